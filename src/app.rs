@@ -310,7 +310,10 @@ async fn open(
                 let description = store.describe();
                 tell(Some(&description))?;
                 let Description { location, connection, not_durable, .. } = description;
-                tracing::info!(%address, store = location, connection, not_durable, "the store is open");
+                tracing::info!(%address, store = location, connection, "the store is open");
+                if let Some(why) = not_durable {
+                    tracing::warn!("NOT DURABLE: {why}");
+                }
                 let store = Arc::new(Observed::around(store));
                 gauges::of_store(&store);
                 return Ok(store);

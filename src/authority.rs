@@ -4,6 +4,7 @@
 mod claim_next;
 mod heartbeat;
 mod history;
+mod lifecycles;
 mod lists;
 mod memory;
 mod mutations;

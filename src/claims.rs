@@ -30,11 +30,12 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::backlog::Outcome;
+use self::lanes::Taker;
 pub use self::limits::Limits;
 use self::queue::Candidate;
 use self::queues::{Claimer, QueueKey, Queues};
 use crate::domain::{
-    self, Agents, Ask, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
+    self, Agents, Ask, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey, Take,
     TraceContext,
 };
 use crate::engine::{self, Engine};
@@ -62,6 +63,8 @@ pub struct Claim {
     pub namespace: Namespace,
     /// The runs that the claimer takes; only those that wait for a claim, whatever the filter says of the status.
     pub filter: Filter,
+    /// Which of the runs that wait for a claim the claimer takes.
+    pub take: Take,
     /// The limit of runs with the same value of a label that may be running.
     pub max_running: Option<MaxRunning>,
     /// The length of the lease.
@@ -156,7 +159,8 @@ impl Claims {
         let mut came = Instant::now();
         let (claimer, mut turn) = unless_cut(cut.as_mut(), self.enter(claim)).await?;
         let queue = claimer.queue.clone();
-        let (runs, agent_id) = (&*self.runs, claim.principal.agent_id.as_deref());
+        let agent_id = claim.principal.agent_id.as_deref();
+        let (runs, taker) = (&*self.runs, Taker { agent_id, agents: &claim.agents });
         let mut look_again = Instant::now();
         let mut looked = None;
         loop {
@@ -165,8 +169,8 @@ impl Claims {
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
                 && let Some(candidate) = {
-                    let taken = queue.take(runs, (agent_id, came), is_over, turn.take(), self.turn(claim));
-                    unless_cut(cut.as_mut(), taken).await?
+                    let taking = queue.take(runs, (taker, came), is_over, turn.take(), self.turn(claim));
+                    unless_cut(cut.as_mut(), taking).await?
                 }
             {
                 if let Some(granted) = self.claim(claim, candidate).await? {
@@ -213,7 +217,7 @@ impl Claims {
     /// The claimer's place at its queue. A queue that is new has to be read: it is made in the claimer's turn to read it,
     /// which is the second value. So whoever asks for many queues at once has them made one after the other.
     async fn enter(&self, claim: &Claim) -> Result<(Claimer, Option<Turn>), Failure> {
-        let key = QueueKey::new(claim.namespace.clone(), claim.filter.clone(), claim.max_running.clone());
+        let key = QueueKey::new(claim.namespace.clone(), claim.filter.clone(), claim.take, claim.max_running.clone());
         if let Some(claimer) = self.queues.enter(&key) {
             return Ok((claimer, None));
         }
@@ -268,16 +272,25 @@ impl Claims {
                 | Refusal::NotOwner { .. }
                 | Refusal::RunNotFound { .. }
                 | Refusal::RunExpired { .. }
+                | Refusal::RunSuspended { .. }
                 | Refusal::RunNotRunning { .. } => {
                     candidate.decided(Outcome::Lost);
                     Ok(None)
                 }
                 refusal @ (Refusal::RequestIdReused { .. }
                 | Refusal::RunNotTerminal { .. }
+                | Refusal::RunNotPending { .. }
                 | Refusal::RunBegun { .. }
                 | Refusal::RunIdConflict { .. }
                 | Refusal::NamespaceNotFound { .. }
                 | Refusal::QuotaExceeded { .. }
+                | Refusal::LifecycleNotFound { .. }
+                | Refusal::LifecycleUnsupported { .. }
+                | Refusal::InvalidPhase { .. }
+                | Refusal::IterationLimit { .. }
+                | Refusal::CompletionIncomplete { .. }
+                | Refusal::SelfRaise { .. }
+                | Refusal::BudgetExceeded { .. }
                 | Refusal::InvalidFields(_)) => Err(Failure::Engine(engine::Failure::Refused(Box::new(refusal)))),
             },
             // Dropped, the candidate waits for the next claimer.
@@ -306,13 +319,14 @@ fn command(claim: &Claim, run_id: &RunId) -> Command {
             expected_epoch: None,
             lease_ttl_ms: claim.lease_ttl_ms,
             max_running: claim.max_running.clone(),
-            only_waiting: true,
+            only: Some(claim.take),
             request: claim.request.clone(),
         }),
         expected_revision: None,
         request: None,
         principal: claim.principal.clone(),
         agents: claim.agents.clone(),
+        oversize: Vec::new(),
         trace: claim.trace,
     }
 }

@@ -12,6 +12,7 @@ mod export;
 mod fields;
 mod filter;
 mod health;
+mod lifecycle;
 mod live;
 mod look;
 mod migrate;
@@ -44,6 +45,7 @@ use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
+use self::lifecycle::LifecycleArgs;
 use self::migrate::MigrateArgs;
 use self::monitoring::MonitoringArgs;
 use self::namespace::NamespaceArgs;
@@ -97,6 +99,9 @@ enum Command {
     /// Watch all runs that match: a live table on a terminal, else a line for each change
     #[command(after_help = watch::HELP)]
     Watch(Box<WatchArgs>),
+    /// Check, put, show and draw lifecycles: phases, rules and words of your own
+    #[command(after_help = lifecycle::HELP)]
+    Lifecycle(LifecycleArgs),
     /// Make, change, show and delete namespaces
     #[command(after_help = namespace::HELP)]
     Namespace(NamespaceArgs),
@@ -269,6 +274,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         }
         Command::Run(args) => Box::pin(run::run(args)).await,
         Command::Watch(args) => watch::run(*args).await,
+        Command::Lifecycle(args) => lifecycle::run(args).await,
         Command::Namespace(args) => namespace::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Health(args) => health::run(args).await,

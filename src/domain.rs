@@ -18,6 +18,7 @@ pub mod event;
 pub mod evolve;
 pub mod filter;
 pub mod ids;
+pub mod lifecycle;
 pub mod limits;
 pub mod link;
 pub mod metadata;
@@ -26,6 +27,7 @@ mod number;
 pub mod pattern;
 pub mod positions;
 pub mod principal;
+mod priority;
 pub mod ready;
 pub mod redaction;
 pub mod refusal;
@@ -40,15 +42,21 @@ pub mod time;
 pub mod trace;
 pub mod writes;
 
-pub use ask::{Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Start, Update};
+pub use ask::{
+    Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Resume, Start, Suspend, SuspensionTerms, Update,
+};
 pub use batch::{Decide, Decided, Loaded, Rules, Verdict};
 pub use changes::Changes;
 pub use command::{Command, Request};
 pub use content::{Content, ContentDigest, Hash};
 pub use epoch::{LeaseEpoch, LedgerEpoch};
 pub use event::{Event, EventType};
-pub use filter::Filter;
+pub use filter::{AtRest, Filter};
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};
+pub use lifecycle::{
+    Lifecycle, LifecycleId, LifecycleName, LifecyclePin, LifecycleRecord, LimitThen, PutFacts, PutLifecycle,
+    PutOutcome, PutRefusal, Requirement,
+};
 pub use link::Link;
 pub use metadata::Metadata;
 pub use namespace::{
@@ -58,17 +66,20 @@ pub use namespace::{
 pub use pattern::Pattern;
 pub use positions::Positions;
 pub use principal::{Agents, Identity, Principal, PrincipalKind};
-pub use ready::{Ready, Unbegun};
+pub use priority::Priority;
+pub use ready::{Ready, Take, Unbegun};
 pub use redaction::{RedactedPath, Redaction};
 pub use refusal::{Refusal, Violation};
 pub use retention::Retention;
 pub use revision::Revision;
 pub use run::{
     AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress,
-    Refinements, RefinementsChange, Renewal, ResultDigest, Route, Run, Summary, Supervision, SupervisionChange,
+    Refinements, RefinementsChange, Renewal, Rest, ResultDigest, Resumption, Route, Run, Summary, Supervision,
+    SupervisionChange, Suspension,
 };
 pub use sides::claims::{ClaimKey, Claimed};
 pub use sides::contents::{ContentRow, ContentTable};
+pub use sides::lifecycles::{Declared, LifecycleFound, LifecycleKey};
 pub use sides::max_running::{LabelValue, MaxRunning};
 pub use sides::namespaces::{NamespaceFound, NamespaceRow, Used};
 pub use sides::{Found, SideWrites, Sides, Wanted};

@@ -40,7 +40,7 @@ use fold::{Cache, Folded};
 use hub::Hub;
 pub use limits::Limits;
 use pages::Pages;
-pub use wait_run::Waited;
+pub use wait_run::{WaitUntil, Waited};
 
 /// The time without a frame after which a checkpoint is sent.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);
@@ -101,6 +101,8 @@ pub struct Change {
     pub status: Status,
     /// Whether a worker may hold a lease on the run after the event.
     pub held: bool,
+    /// Whether the run is suspended and not ready after the event.
+    pub waits: bool,
     /// The event's time.
     pub at: Time,
     /// The encoded event.
@@ -118,6 +120,7 @@ impl Change {
             revision: event.revision,
             status: folded.after.status,
             held: folded.after.is_held(),
+            waits: folded.after.suspension().is_some() && !folded.after.is_ready(),
             at: event.at,
             event: encode.event(event),
             run: encode.run(&folded.after),

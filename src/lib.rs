@@ -41,6 +41,8 @@
 //!   which the store checks: at most 5 ms ahead of it, and less than a second behind.
 //! - On SQLite the ledger is one file with one name, and its log. When a name comes to mean another file, the outcome
 //!   of open commits stays unknown, no more commits are acknowledged, and the service stops.
+//! - A run at rest has no row in `leases`, and one in `suspended`; a commit that ends the run or lets it go on deletes
+//!   it. What a suspension says is in the run; the row has what lists and claims look for.
 //! - A replica whose release the database has outgrown (`min_release`) makes no more commits: it reads `min_release`
 //!   under the head.
 //! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
@@ -67,6 +69,12 @@
 //!   sizes and hashes of inputs and results; links are in the events whole, and the run has their number. The rows do not
 //!   change, but for what a redaction takes out, and go with their run. So a reader takes the rows that a run says it has,
 //!   by revision and number, after it has read the run.
+//! - A lifecycle refines what happens inside a status, and changes no rule of the statuses. A version of it is a row
+//!   that never changes. `decide` reads it as a side, under the head or, where the run is pinned to it, from memory: a
+//!   pin has the digest of what was declared, so nothing that is remembered is ever stale. The event says what was
+//!   concluded (the phase, the iteration, the word), so `evolve` and all who read the log need no lifecycle. Values
+//!   that a lifecycle masks are masked before anything else looks at the command: neither the store nor a digest sees
+//!   them.
 //! - A lease's epoch is part of the run and decides which worker may write. The expiry is not part of the run: it
 //!   stands in a row of its own (`leases`), which a heartbeat renews without the head and without an event. A sweep, a
 //!   give-back and a claim of a running run read that row under the head and lock it, so that of a heartbeat and an end
@@ -147,8 +155,8 @@
 //!
 //! # Claims
 //!
-//! Claimers with one namespace, filter and `max_running` share a queue of candidates, read oldest first, a page at a
-//! time, and from its end on told by the feed; each is handed another one. A candidate may be taken already: the
+//! Claimers with one namespace, filter, `take` and `max_running` share a queue of candidates, read by priority and then
+//! oldest first, a page at a time, and from its end on told by the feed; each is handed another one. A candidate may be taken already: the
 //! claim itself is a command. A claimer that finds nothing waits for the feed to tell of a run that is new or ready. A
 //! claimer that gives up has waited until the feed told of every event that was acknowledged before, by a read of the
 //! log's end that began after the claimer came. A new filter evicts the queue that is idle for the longest, where there
@@ -158,6 +166,11 @@
 //! that the caller has gone when the answer is due, and `claims::give_back` asks for it by a command. A run that
 //! waited for the claim is *ready* then: it stays RUNNING, has no row in `leases` and one in the table `suspended`,
 //! and the next claim takes it. A run that was taken over is released, and one with a request to abort it is aborted.
+//!
+//! A run that is suspended has a row in `suspended` too, with the kind of its suspension, and none in `leases`; once it
+//! is resumed for the next claim it is ready as well. `take` of a claim says whether it means runs that have not begun,
+//! runs that are ready to go on, or both.
+//!
 //! The grant under a claimer's own `request_id` stands in a row of `claims`, which is the request's mutex: a claim
 //! takes it after the head and after the rows of `max_running`. Like these, the row is not made from the log.
 //!
@@ -165,7 +178,7 @@
 //! limit for that label. The runs that count for a value, of any shard, stand in a row of its own. A claim takes that
 //! row after the head, before the row of its request, and these two are the only locks that commits of two shards
 //! share: while a claim waits for one, so does its shard, for 2 s at most where the holder is frozen. A run counts
-//! while `active` has it and it is not ready: a commit that ends a run does not touch the row, and the next claim
+//! while `active` has it and it is not at rest, unless its suspension keeps its slot: a commit that ends a run does not touch the row, and the next claim
 //! drops the run from it. No event names the `max_running` of a claim: this table is not made from the log, and
 //! `verify` does not look at it. A queue remembers the runs that filled a value when a claim was refused, asks the
 //! store once whether they still count, and passes over their value until the feed tells of an end. The runs that
@@ -182,9 +195,11 @@
 //! | `domain::sides` | what a decision rests on besides its run: leases, `max_running`, claim requests |
 //! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
 //! | `domain::{renewal, sweep}` | when a lease is renewed; when the authority ends a run |
+//! | `domain::lifecycle` | lifecycles: their phases, words and masking, references to them, and how one is put |
 //! | `domain::namespace` | how a namespace is made, changed and deleted |
+//! | [`declaration`] | declarations of lifecycles: read from YAML and JSON with a place for each finding, checked, drawn; those that are built in |
 //! | [`store`] | durable runs and their log, on SQLite and on Postgres |
-//! | `store::{commits, log, namespaces, runs, upkeep}` | the contract, by path: the engine, the feed and the others take the paths that they use |
+//! | `store::{commits, lifecycles, log, namespaces, runs, upkeep}` | the contract, by path: the engine, the feed and the others take the paths that they use |
 //! | `store::observed` | a wrapper that counts the calls of a store |
 //! | `store::{postgres, sqlite}` | the two stores: `commit`, `sides`, `upkeep`, `read`, `changes`, `query` in both |
 //! | `store::{inspect, bulk}` | the contracts of the tools: export, verify and doctor; the fill |
@@ -239,6 +254,15 @@
 //! | counted, read and written with a commit | `sides::max_running` of each store |
 //! | foreseen, to save claims that would be refused | `claims::max_running` and `claims::lanes` |
 //!
+//! | a lifecycle is | by |
+//! |---|---|
+//! | described, and put | `domain::lifecycle`; `authority::lifecycles`; `lifecycles` of each store |
+//! | read from its text | `declaration::{read, check}` |
+//! | read for a commit, remembered | `sides::lifecycles` of each store, by `store::lifecycles` |
+//! | held to: phases, iterations, completion, words | `domain::decide::phases` |
+//! | held to: masking | `domain::decide::masking` |
+//! | shown with a run | `domain::run::refinements`, `wire::phases` |
+//!
 //! A new optional field of a run that the store keeps in its record touches four files: `run.proto` and the request's
 //! proto, its part in `domain::run`, and its part's form in `wire`.
 //!
@@ -256,6 +280,11 @@
 //! - *shard*: a part of the ledger whose events are in one order; a *position* is an event's place in it, and the
 //!   shard's *end* is its newest event. A shard's *head* is the lock that every commit takes first.
 //! - *namespace*: a wall round runs; an admin makes it. Its *quotas* are its own limits.
+//! - *lifecycle*: what users declare of their runs; a *declaration* is its text. It is *put* as a *version* of its
+//!   name, and a run is *pinned* to one. In the code a `LifecycleName` is as a caller says it (`name` or `name@3`), a
+//!   `LifecycleId` one version, and a `LifecyclePin` the version with the digest of what it declares; `Declared` is a
+//!   pin with that. A *phase* is where a run stands within its status, an *iteration* how often it began anew, its
+//!   *word* what its lifecycle calls its state: these are the run's *refinements*.
 //! - *retention*: how long a namespace keeps runs that have ended. A run that is *due* is *purged*; what is left of it is
 //!   its *tombstone*. A *walk* goes over a shard's log for runs that are due.
 //! - *run*: the fold of its events; its *revision* counts them. A *keyframe* is a whole run kept with an event.
@@ -273,15 +302,19 @@
 //!   far the work has come.
 //! - *claim*: a lease that a worker takes on a run that waits for one, or has no holder any more. A claim is *not
 //!   begun* while no event was made under it, and *unreceived* when its caller had gone before the answer; when it is
-//!   *given back*, its run is *ready*, which is a row in the table `suspended`. A *claim request* is a claimer's own
+//!   *given back*, its run is *ready*, which is a row in the table `suspended`. Of the runs that wait for a claim, the
+//!   one with the highest *priority* comes first. A *claim request* is a claimer's own
 //!   request, by its `request_id`, which a repetition finds again.
+//! - *suspension*: a RUNNING run that waits, by its *kind*, without anybody who executes it; it ends with its
+//!   *resumption*, whose effect, for a run that is made ready, comes with the claim. A run is *at rest* while it is
+//!   suspended or ready: its lease is *resting*, and the time at rest is no time of its deadline.
 //! - *`max_running`*: the largest number of runs with one value of a label that may be running, as a claim states it:
 //!   the runs *count* that were claimed under it. A *limit* is also a bound of the contract or of a part of the
 //!   process.
-//! - *caller*: whoever makes a call. A *credential* proves its *identity* (a subject and an issuer); its *grants* say what
-//!   it may do, in which *role*, as which agents. Where nothing is to be proven, a caller is *believed*. Limits tell
-//!   callers apart by a key of *parties*: the identity, or the connection and the named agent. A *share* is the part of a bounded thing that a caller has taken; a *turn* is the right to use a thing that few may
-//!   use at once.
+//! - *caller*: whoever makes a call. A *credential* proves its *identity* (a subject and an issuer); its *grants* say
+//!   what it may do, in which *role*, as which agents. Where nothing is to be proven, a caller is *believed*. Limits
+//!   tell callers apart by a key of *parties*: the identity, or the connection and the named agent. A *share* is the
+//!   part of a bounded thing that a caller has taken; a *turn* is the right to use a thing that few may use at once.
 //! - *upkeep*: whatever changes without a commit: renewals, stamps by which servers tell that they are alive, and
 //!   tidying, which deletes rows that nothing needs any more.
 //! - *sweep*: the authority's own command that ends a run whose time is over. A conclusion from silence is *presumed*,
@@ -301,6 +334,7 @@ pub mod claims;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod declaration;
 pub mod domain;
 pub mod engine;
 pub mod feed;

@@ -1,10 +1,11 @@
 //! Where runs and events are kept.
 //!
-//! A store has six paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the
+//! A store has seven paths, so that a part of the service takes only the paths that it uses: [`Commits`] for the
 //! engine, [`RunLog`] for the feed and the tools, [`Runs`] for reads and lists, [`Upkeep`] for leases, sweeps and
-//! tidying, [`Namespaces`] for the walls between them, [`Purges`] for runs that were kept long enough. [`Store`] is all of them, for the authority. Their comments are the contract that every store keeps and
-//! that one list of behaviours tests. A commit holds no rules: the store reads under the shard's head lock, lets the
-//! [rules](crate::domain::Decide) decide, and writes what was decided.
+//! tidying, [`Namespaces`] for the walls between them, [`Lifecycles`] for what users declare, [`Purges`] for runs
+//! that were kept long enough. [`Store`] is all of them, for the authority. Their comments are the contract that every
+//! store keeps and that one list of behaviours tests. A commit holds no rules: the store reads under the shard's head
+//! lock, lets the [rules](crate::domain::Decide) decide, and writes what was decided.
 
 pub mod attached;
 pub mod bulk;
@@ -16,6 +17,7 @@ pub mod inspect;
 pub mod json;
 pub mod leases;
 mod ledger;
+pub mod lifecycles;
 mod log;
 mod merge;
 pub mod migrations;
@@ -41,6 +43,7 @@ use tokio::time::Instant;
 pub use commits::{Commits, Unsettled};
 pub use error::{CommitError, OpenError, StoreError};
 pub use ledger::{EPOCH_ZERO, Ledger, OfLedger, SealKey};
+pub use lifecycles::Lifecycles;
 pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
 pub use namespaces::{ChangeError, Namespaces};
 pub use retention::Purges;
@@ -55,7 +58,7 @@ use crate::memory::Part;
 /// Every method of this and of the paths may be called from many tasks at once. A method whose future is dropped
 /// leaves the store sound; a dropped [`commit`](Commits::commit) may or may not be applied.
 #[async_trait]
-pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces + Purges {
+pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces + Lifecycles + Purges {
     /// What kind of store it is and how durable, for banner, log and health.
     fn describe(&self) -> Description;
 
@@ -156,6 +159,8 @@ pub struct OpenOptions {
     /// This process's monotonic clock, by which a store on Postgres tells its uptime in the database's time. Tests that
     /// give the database a slow clock slow this one down as much.
     pub monotonic: fn() -> Instant,
+    /// The bytes of lifecycles that the store remembers.
+    pub lifecycle_bytes: u64,
 }
 
 impl OpenOptions {
@@ -183,6 +188,7 @@ impl Default for OpenOptions {
             migrate: false,
             allow_unsafe: false,
             monotonic: Instant::now,
+            lifecycle_bytes: lifecycles::CACHE_BYTES,
         }
     }
 }

@@ -8,15 +8,18 @@ pub mod codec;
 pub mod contents;
 pub mod cursor;
 mod frames;
+pub mod lifecycle;
 mod links;
 mod metadata;
 pub mod namespace;
 pub mod page_token;
+mod phases;
 pub mod problem;
 pub mod query;
 pub mod request;
 pub mod seal;
 mod status;
+pub mod suspension;
 mod validate;
 
 pub use frames::WireFrames;

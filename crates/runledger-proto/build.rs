@@ -1,13 +1,14 @@
 //! Compiles the protos without protoc: messages, clients, and the descriptor set that reflection serves.
 use std::path::PathBuf;
 
-const PROTOS: [&str; 7] = [
+const PROTOS: [&str; 8] = [
     "runledger/v1/run.proto",
     "runledger/v1/watch.proto",
     "runledger/v1/error.proto",
     "runledger/v1/run_service.proto",
     "runledger/v1/namespace.proto",
     "runledger/v1/namespace_service.proto",
+    "runledger/v1/lifecycle_service.proto",
     "runledger/v1/replica_service.proto",
 ];
 
@@ -22,6 +23,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:descriptor={}", descriptor.display());
     let mut config = prost_build::Config::new();
     config.enable_type_names();
+    // Few runs have them, and every message with a run would have room for them.
+    for field in ["Run.suspension", "Run.resumed_from", "RunChanges.suspension", "RunChanges.resumption"] {
+        config.boxed(format!(".runledger.v1.{field}"));
+    }
     tonic_prost_build::configure()
         .build_server(false)
         .compile_fds_with_config(compiler.file_descriptor_set(), config)?;

@@ -11,8 +11,12 @@ pub enum Access {
     Read,
     /// To report runs of the call's namespace.
     Report,
+    /// To let suspended runs of the call's namespace go on.
+    Resume,
     /// To take out of runs of the call's namespace what should not have been written.
     Redact,
+    /// To put lifecycles in the call's namespace.
+    Declare,
     /// To know a namespace, which the request names.
     Know,
     /// To change the settings of a namespace, which the request names.
@@ -48,11 +52,11 @@ impl Access {
                 Role::Reporter | Role::Operator | Role::Admin => true,
                 Role::Reader => false,
             },
-            Self::Inspect | Self::Export => match role {
+            Self::Resume | Self::Inspect | Self::Export => match role {
                 Role::Operator | Role::Admin => true,
                 Role::Reader | Role::Reporter => false,
             },
-            Self::Redact | Self::Settle | Self::Govern => match role {
+            Self::Redact | Self::Declare | Self::Settle | Self::Govern => match role {
                 Role::Admin => true,
                 Role::Reader | Role::Reporter | Role::Operator => false,
             },
@@ -66,7 +70,9 @@ impl Access {
             Self::Open => "call",
             Self::Read => "read runs",
             Self::Report => "report runs",
+            Self::Resume => "resume runs",
             Self::Redact => "redact runs",
+            Self::Declare => "put lifecycles",
             Self::Know => "read a namespace",
             Self::Settle => "change a namespace",
             Self::Export => "note what was exported",
@@ -94,6 +100,8 @@ const RUN_SERVICE: &[(&str, Access)] = &[
     ("ClaimRun", Access::Report),
     ("ReleaseRun", Access::Report),
     ("RequestAbort", Access::Report),
+    ("SuspendRun", Access::Report),
+    ("ResumeRun", Access::Resume),
     ("ArchiveRun", Access::Report),
     ("RestoreRun", Access::Report),
     ("RedactRun", Access::Redact),
@@ -111,6 +119,9 @@ const OTHERS: &[(&str, Access)] = &[
     ("/runledger.v1.NamespaceService/DeleteNamespace", Access::Govern),
     ("/runledger.v1.NamespaceService/GetNamespace", Access::Know),
     ("/runledger.v1.NamespaceService/ListNamespaces", Access::Know),
+    ("/runledger.v1.LifecycleService/PutLifecycle", Access::Declare),
+    ("/runledger.v1.LifecycleService/GetLifecycle", Access::Read),
+    ("/runledger.v1.LifecycleService/ListLifecycles", Access::Read),
     // Probes have no credential, and the status of a service is no secret.
     ("/grpc.health.v1.Health/", Access::Open),
     // The protocol is public.

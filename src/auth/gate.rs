@@ -181,7 +181,9 @@ impl Gate {
 /// Lets a caller in who is believed. Health and reflection name nobody.
 fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
     let names = match Access::of(path) {
-        Some(Access::Read | Access::Report | Access::Redact) | None => Names::of(headers).map_err(Denied::Headers)?,
+        Some(Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare) | None => {
+            Names::of(headers).map_err(Denied::Headers)?
+        }
         Some(Access::Open | Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect) => {
             Names::none()
         }
@@ -240,7 +242,9 @@ impl Checked {
         };
         let names = match access {
             Access::Open => return Ok(Admitted::anonymous()),
-            Access::Read | Access::Report | Access::Redact => Names::of(asked.headers).map_err(Denied::Headers)?,
+            Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare => {
+                Names::of(asked.headers).map_err(Denied::Headers)?
+            }
             Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect => Names::none(),
         };
         let expires_at = known.expires_at;
@@ -289,7 +293,7 @@ impl Checked {
     fn admit(known: Known, access: Access, names: Names) -> Result<Admitted, Denied> {
         let Known { identity, grants, .. } = known;
         let Allowed { agent_id, agents } = match access {
-            Access::Read | Access::Report | Access::Redact => {
+            Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare => {
                 let agent = names.agent.clone();
                 grants.allow_as(access, &names.namespace, agent).map_err(|lacking| Denied::lacking(lacking, &names))?
             }

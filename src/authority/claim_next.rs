@@ -22,7 +22,7 @@ impl Authority {
         &self,
         call: Call<v1::ClaimNextRunRequest>,
     ) -> Result<v1::ClaimNextRunResponse, Problem> {
-        let query::ClaimNext { filter, lease_ttl_ms, wait, max_running, request } =
+        let query::ClaimNext { filter, take, lease_ttl_ms, wait, max_running, request } =
             query::claim_next_run(call.message, &call.caller).map_err(problem::invalid)?;
         let Caller { namespace, principal, agents, .. } = call.caller;
         let came = Instant::now();
@@ -31,6 +31,7 @@ impl Authority {
         let claim = Claim {
             namespace,
             filter,
+            take,
             max_running,
             lease_ttl_ms,
             principal,

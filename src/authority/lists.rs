@@ -9,14 +9,23 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
-use crate::domain::{Filter, LabelValue, Namespace, Status as RunStatus};
+use crate::domain::{Filter, LabelValue, Namespace, Priority, Status as RunStatus};
 use crate::share::{self, CallerKey, spread};
+use crate::store::StoreError;
 use crate::store::attached::{self, Attached};
-use crate::store::query::{Order, Place, READY_RUNS_MAX, Reach, RunCounts, RunPage, RunQuery};
+use crate::store::query::{
+    ClaimPlace, CountBy, Order, Place, READY_RUNS_MAX, Reach, ReadyOf, RunCounts, RunPage, RunQuery,
+};
 use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
 use runledger_proto::v1;
+
+/// Phases that a count names.
+const PHASES_LISTED_MAX: usize = 1_000;
+
+/// Priorities that a short count of a queue looks at, by four statements each.
+const PRIORITIES_OF_A_SHORT_READ: u32 = 8;
 
 /// Time that a call waits for its turn. A call that gets no turn by then is refused as too much.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -67,12 +76,28 @@ impl Authority {
     /// The runs cannot be read.
     pub async fn count_runs(&self, call: Call<v1::CountRunsRequest>) -> Result<v1::CountRunsResponse, Problem> {
         let Call { caller, key, message: request, .. } = call;
-        let filter = query::count_runs(request).map_err(problem::invalid)?;
+        let (filter, by) = query::count_runs(request).map_err(problem::invalid)?;
         let namespace = &caller.namespace;
         let counted = &filter;
         let count = |reach: Reach| async move {
-            let counted = self.store.count(namespace, counted, None, reach).await;
-            let counted = counted.map_err(|error| unlisted("CountRuns", namespace, &error))?;
+            let unlisted = |error| unlisted("CountRuns", namespace, &error);
+            let is_of_kinds = by.suspension && counted.suspended != Some(false);
+            // The runs that are suspended are found by an index of their own, however many others there are.
+            let suspended = &Filter { suspended: Some(true), ..counted.clone() };
+            let kinds = async {
+                let kinds = CountBy { suspension: true, phase: false };
+                if is_of_kinds {
+                    self.store.count(namespace, suspended, None, kinds, reach).await.map(Some)
+                } else {
+                    Ok(None)
+                }
+            };
+            let all = self.store.count(namespace, counted, None, CountBy { suspension: false, ..by }, reach);
+            let (mut counted, kinds) = tokio::try_join!(all, kinds).map_err(unlisted)?;
+            if let Some(kinds) = kinds {
+                counted.suspensions = kinds.suspensions;
+                counted.truncated |= kinds.truncated;
+            }
             Ok(if counted.truncated { Read::Part(counted) } else { Read::Whole(counted) })
         };
         let (counted, _turn) = self.turns.read(key, count).await?;
@@ -81,7 +106,14 @@ impl Authority {
             status: v1::RunStatus::from(status).into(),
             count: counted.counts.get(&status).copied().unwrap_or(0),
         });
-        Ok(v1::CountRunsResponse { counts: counts.collect(), truncated: counted.truncated })
+        let other_phases = counted.phases.values().skip(PHASES_LISTED_MAX).sum();
+        let phases = counted.phases.into_iter().take(PHASES_LISTED_MAX);
+        let phases = phases.map(|(phase, count)| v1::PhaseCount { phase, count }).collect();
+        let other_suspensions = counted.suspensions.values().skip(PHASES_LISTED_MAX).sum();
+        let suspensions = counted.suspensions.into_iter().take(PHASES_LISTED_MAX);
+        let suspensions = suspensions.map(|(kind, count)| v1::SuspensionCount { kind, count }).collect();
+        let (counts, truncated) = (counts.collect(), counted.truncated);
+        Ok(v1::CountRunsResponse { counts, truncated, phases, other_phases, suspensions, other_suspensions })
     }
 
     /// The number of runs that wait for a claim, have a value of a label, and come before a place.
@@ -90,25 +122,62 @@ impl Authority {
         caller: CallerKey,
         namespace: &Namespace,
         value: &LabelValue,
-        before: &Place,
+        before: &ClaimPlace,
     ) -> Result<RunCounts, Problem> {
+        let unlisted = |error| unlisted("GetRun", namespace, &error);
+        let count = |reach: Reach| async move {
+            let mut counted = RunCounts::default();
+            let (mut below, mut walked) = (Priority::MAX + 1, 0);
+            let last = before.priority().unwrap_or_default();
+            loop {
+                let found = self.store.next_priority(namespace, below).await.map_err(unlisted)?;
+                let plain = Some(Priority::NONE).filter(|_| below > 0);
+                let Some(priority) = found.max(plain).filter(|priority| *priority >= last) else { break };
+                let before = Some(&before.within).filter(|_| priority == last);
+                let part = self.count_of_one_priority((namespace, value), (priority, before), reach).await;
+                let part = part.map_err(unlisted)?;
+                for (status, count) in part.counts {
+                    *counted.counts.entry(status).or_default() += count;
+                }
+                walked += 1;
+                // A short read looks at a few priorities: most queues have no more.
+                counted.truncated |= part.truncated || (reach == Reach::Short && walked == PRIORITIES_OF_A_SHORT_READ);
+                below = priority.get();
+                // A short read that is not the whole is made again.
+                if counted.truncated {
+                    break;
+                }
+            }
+            Ok(if counted.truncated { Read::Part(counted) } else { Read::Whole(counted) })
+        };
+        let (counted, _turn) = self.turns.read(caller, count).await?;
+        Ok(counted)
+    }
+
+    async fn count_of_one_priority(
+        &self,
+        (namespace, value): (&Namespace, &LabelValue),
+        (priority, before): (Priority, Option<&Place>),
+        reach: Reach,
+    ) -> Result<RunCounts, StoreError> {
         let filter = &Filter {
             statuses: [RunStatus::Pending].into(),
             labels: [(value.label.clone(), value.value.clone())].into(),
+            priority: Some(priority),
             ..Filter::default()
         };
-        let unlisted = |error| unlisted("GetRun", namespace, &error);
-        let count = |reach: Reach| async move {
-            let mut counted = self.store.count(namespace, filter, Some(before), reach).await.map_err(unlisted)?;
+        let mut counted = self.store.count(namespace, filter, before, CountBy::STATUS, reach).await?;
+        let is_before = |place: &Place| before.is_none_or(|before| place < before);
+        for not_begun in [true, false] {
             let (mut after, mut looked_at) = (None, 0);
-            // A short read that is not the whole is made again.
             while reach == Reach::Long || !counted.truncated {
-                let page = self.store.ready(namespace, after.as_ref(), READY_RUNS_MAX).await.map_err(unlisted)?;
+                let of = ReadyOf { not_begun, priority };
+                let page = self.store.ready(namespace, of, after.as_ref(), READY_RUNS_MAX).await?;
                 looked_at += page.runs.len();
-                let ready = page.runs.iter().take_while(|run| Place::of(run) < *before);
+                let ready = page.runs.iter().take_while(|run| is_before(&Place::of(run)));
                 let ready = ready.filter(|run| run.labels.get(&value.label) == Some(&value.value)).count();
                 *counted.counts.entry(RunStatus::Running).or_default() += ready as u64;
-                after = page.next.filter(|next| next < before);
+                after = page.next.filter(is_before);
                 if after.is_none() {
                     break;
                 }
@@ -117,9 +186,7 @@ impl Authority {
                     break;
                 }
             }
-            Ok(if counted.truncated { Read::Part(counted) } else { Read::Whole(counted) })
-        };
-        let (counted, _turn) = self.turns.read(caller, count).await?;
+        }
         Ok(counted)
     }
 }

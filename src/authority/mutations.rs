@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::lifecycles::names_built_in;
 use super::{Authority, Call};
 use crate::auth::Caller;
 use crate::domain::{Ask, Command, Violation};
@@ -94,6 +95,8 @@ impl Authority {
         claim_run: ClaimRunRequest -> ClaimRunResponse;
         release_run: ReleaseRunRequest -> ReleaseRunResponse;
         request_abort: RequestAbortRequest -> RequestAbortResponse;
+        suspend_run: SuspendRunRequest -> SuspendRunResponse;
+        resume_run: ResumeRunRequest -> ResumeRunResponse;
         archive_run: ArchiveRunRequest -> ArchiveRunResponse;
         restore_run: RestoreRunRequest -> RestoreRunResponse;
     }
@@ -123,7 +126,14 @@ impl Authority {
         traces::current_run(&command.key.namespace, &command.key.run_id);
         may_name(&call.caller, &command)?;
         let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
-        let answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
+        // A lifecycle that is built in is put when a start first names it; no other command is sent again.
+        let again = names_built_in(&command).then(|| command.clone());
+        let mut answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
+        if let (Err(Failure::Refused(refusal)), Some(command)) = (&answer, again)
+            && self.puts_built_in(&command, refusal).await?
+        {
+            answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
+        }
         let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
         let disposition = match answer.disposition {
             Disposition::Applied => v1::Disposition::Applied,
@@ -171,6 +181,8 @@ fn may_name(caller: &Caller, command: &Command) -> Result<(), Problem> {
         | Ask::Release(_)
         | Ask::GiveBack(_)
         | Ask::RequestAbort(_)
+        | Ask::Suspend(_)
+        | Ask::Resume(_)
         | Ask::Sweep
         | Ask::Archive
         | Ask::Restore

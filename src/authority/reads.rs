@@ -2,12 +2,12 @@
 //! have.
 
 use super::{Authority, Call, kept, run_not_found, unreadable};
-use crate::domain::check::{Outcome, check_matrix, check_run};
-use crate::domain::{LabelValue, Run, RunKey};
+use crate::domain::check::{Outcome, check_matrix, check_run, next_phases};
+use crate::domain::{LabelValue, LifecycleFound, LifecycleKey, Run, RunKey};
 use crate::share::CallerKey;
 use crate::store::RunAsKept;
 use crate::store::contents::Beside;
-use crate::store::query::Place;
+use crate::store::query::ClaimPlace;
 use crate::telemetry::traces;
 use crate::wire::answer::{self, timestamp};
 use crate::wire::contents;
@@ -85,11 +85,31 @@ impl Authority {
         call: Call<v1::CheckTransitionRequest>,
     ) -> Result<v1::CheckTransitionResponse, Problem> {
         let question = request::check_transition(call.message, &call.caller).map_err(problem::invalid)?;
+        let mut allowed_phases = Vec::new();
         let check = match question {
             TransitionQuestion::Matrix { from, to } => check_matrix(from, to),
-            TransitionQuestion::Run { key, to } => {
-                let read = self.reads.run(&key).await.map_err(|error| unreadable("CheckTransition", &key, &error))?;
-                check_run(&key, read.as_ref().map(|read| &read.run), to, call.caller.principal, call.caller.agents)
+            TransitionQuestion::Run { key, transition } => {
+                let unreadable = |error| unreadable("CheckTransition", &key, &error);
+                let read = self.reads.run(&key).await.map_err(unreadable)?;
+                let run = read.as_ref().map(|read| &read.run);
+                let pinned = run.and_then(|run| run.refinements.as_ref()?.lifecycle.as_ref());
+                let declared = match pinned {
+                    None => None,
+                    Some(pin) => {
+                        let lifecycle = LifecycleKey::Pinned(key.namespace.clone(), pin.clone());
+                        Some(self.store.declared(&lifecycle).await.map_err(unreadable)?)
+                    }
+                };
+                let lifecycle = match &declared {
+                    None => LifecycleFound::NotAsked,
+                    Some(None) => LifecycleFound::Missing,
+                    Some(Some(declared)) => LifecycleFound::There(declared),
+                };
+                if let (Some(run), Some(declared)) = (run, lifecycle.declared()) {
+                    allowed_phases = next_phases(run, &declared.lifecycle);
+                }
+                let Call { caller, .. } = call;
+                check_run(&key, run, transition, lifecycle, caller.principal, caller.agents)
             }
         };
         let (disposition, reason) = match &check.outcome {
@@ -103,6 +123,7 @@ impl Authority {
             disposition: disposition.into(),
             reason: reason.to_owned(),
             from: check.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
+            allowed_phases,
         })
     }
 
@@ -115,7 +136,7 @@ impl Authority {
         label: &str,
     ) -> Result<Option<v1::QueuePlace>, Problem> {
         let Some(value) = LabelValue::of(run, label).filter(|_| run.awaits_claim()) else { return Ok(None) };
-        let ahead = self.count_waiting(caller, &key.namespace, &value, &Place::of(run)).await?;
+        let ahead = self.count_waiting(caller, &key.namespace, &value, &ClaimPlace::of(run)).await?;
         let running = self.store.running(std::slice::from_ref(&value)).await;
         let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
         // A run that was claimed a moment ago would wait for itself.

@@ -92,13 +92,13 @@ impl Authority {
     ///
     /// The run is not there, or cannot be read.
     pub async fn wait_run(&self, call: Call<v1::WaitRunRequest>) -> Result<Waited, Problem> {
-        let (key, timeout) = query::wait_run(call.message, &call.caller).map_err(problem::invalid)?;
+        let (key, timeout, state) = query::wait_run(call.message, &call.caller).map_err(problem::invalid)?;
         traces::current_run(&key.namespace, &key.run_id);
         let wait_max = self.wait_max(timeout, &call.until);
         let feed = self.feed.of_caller(call.key);
         tokio::select! {
             biased;
-            waited = feed.wait_run(&key, wait_max) => waited.map_err(|error| cut("WaitRun", &error, &key, None)),
+            waited = feed.wait_run(&key, wait_max, state) => waited.map_err(|error| cut("WaitRun", &error, &key, None)),
             why = call.until.cut_short() => Err(why),
         }
     }

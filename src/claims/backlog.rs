@@ -10,19 +10,19 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::lanes::{Lane, Lanes, News};
+use super::lanes::{Lane, Lanes, News, Taker};
 use super::max_running::Counted;
 use super::queues::QueueKey;
 use super::room::{AllRoom, CountedRoom, Room};
-use crate::domain::{Run, RunId};
-use crate::store::query::{Place, RunPage};
+use crate::domain::{Agents, Run, RunId, Status};
+use crate::store::query::{ClaimPage, ClaimPlace};
 
 /// Agents of which a queue remembers that reading on would bring them nothing.
 const AGENTS_MAX: usize = 4_096;
 
 /// A run that was handed out.
 struct HandedOut {
-    place: Place,
+    place: ClaimPlace,
     lane: Lane,
     /// [`Backlog::feed`] when the run was handed out.
     feed: u64,
@@ -53,15 +53,15 @@ pub(super) struct Backlog {
     /// The number of times that the feed has begun.
     feed: u64,
     /// Runs after this place may wait that are not kept.
-    unread_after: Place,
+    unread_after: ClaimPlace,
     /// Runs after this place may wait that the page which is being read does not show or bring in.
-    missed_after: Place,
+    missed_after: ClaimPlace,
     in_vain: InVain,
 }
 
-/// The agents that have read to the end and found nothing.
+/// The agents that have read to the end and found nothing, and whose runs they may write.
 struct InVain {
-    agents: HashSet<Option<String>>,
+    agents: HashSet<(Option<String>, Agents)>,
     /// The count of news then.
     news: u64,
     room: Room,
@@ -79,8 +79,8 @@ impl Backlog {
             all_room,
             handed_out: HashMap::new(),
             feed: 0,
-            unread_after: Place::start(),
-            missed_after: Place::end(),
+            unread_after: ClaimPlace::start(),
+            missed_after: ClaimPlace::end(),
             in_vain,
         }
     }
@@ -95,7 +95,7 @@ impl Backlog {
         let news = std::mem::take(&mut self.lanes.news);
         let counted = Counted::new(self.lanes.counted.max, CountedRoom::of(&self.all_room));
         self.lanes = Lanes::new(counted, news, Room::of(&self.all_room));
-        self.unread_after = Place::start();
+        self.unread_after = ClaimPlace::start();
         // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
         // might be claimed first.
         for (run_id, HandedOut { lane, .. }) in &self.handed_out {
@@ -108,13 +108,15 @@ impl Backlog {
 
     /// The feed tells how a run is right after an event.
     pub(super) fn tell(&mut self, run: &Run) {
-        if run.status.is_terminal() || run.is_ready() {
+        if !run.counts() && run.status != Status::Pending {
             self.discount(&run.run_id);
         }
         let waits = self.key.filter.matches(run);
-        let (place, lane) = (Place::of(run), Lane::of(run, self.key.label()));
+        let (place, lane) = (ClaimPlace::of(run), Lane::of(run, self.key.label()));
+        self.lanes.remove_elsewhere(&place);
         if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
             handed_out.ready = (waits && run.is_ready()).then_some(lane);
+            handed_out.place = place;
         } else if waits {
             self.keep(place, lane);
         } else {
@@ -124,9 +126,9 @@ impl Backlog {
 
     /// Hands out the oldest run that this agent may have and that may be running, up to the place to which the agent,
     /// or another for all, has read.
-    pub(super) fn take(&mut self, agent_id: Option<&str>, read_to: &Place) -> Option<RunId> {
-        let place = self.lanes.oldest(agent_id).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
-        let (lane, run_id) = (self.lanes.take(&place)?, place.run_id.clone());
+    pub(super) fn take(&mut self, taker: Taker<'_>, read_to: &ClaimPlace) -> Option<RunId> {
+        let place = self.lanes.oldest(taker).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
+        let (lane, run_id) = (self.lanes.take(&place)?, place.within.run_id.clone());
         self.handed_out.insert(run_id.clone(), HandedOut { place, lane, feed: self.feed, ready: None });
         Some(run_id)
     }
@@ -181,49 +183,53 @@ impl Backlog {
 
     /// An agent begins to read everything, or what may bring it more than is kept. Returns the place to read from, and
     /// the count of news.
-    pub(super) fn begin_walk(&self, agent_id: Option<&str>, is_whole: bool) -> (Place, u64) {
+    pub(super) fn begin_walk(&self, taker: Taker<'_>, is_whole: bool) -> (ClaimPlace, u64) {
         let news = self.lanes.news.count;
         if is_whole {
-            (Place::start(), news)
-        } else if self.in_vain.is_of(agent_id, news) {
-            (Place::end(), news)
+            (ClaimPlace::start(), news)
+        } else if self.in_vain.is_of(taker, news) {
+            (ClaimPlace::end(), news)
         } else {
             (self.unread_after.clone(), news)
         }
     }
 
     /// An agent that began at this count of news has read to the end, and found nothing.
-    pub(super) fn end_walk(&mut self, agent_id: Option<&str>, news: u64) {
-        self.in_vain.add(agent_id, news);
+    pub(super) fn end_walk(&mut self, taker: Taker<'_>, news: u64) {
+        self.in_vain.add(taker, news);
     }
 
     /// A page is about to be read. Returns [`Backlog::feed`].
     pub(super) fn begin_page(&mut self) -> u64 {
-        self.missed_after = Place::end();
+        self.missed_after = ClaimPlace::end();
         self.feed
     }
 
     /// A page was read for this agent. Returns a run for the agent, and the place to read on from.
     pub(super) fn end_page(
         &mut self,
-        after: &Place,
+        after: &ClaimPlace,
         feed: u64,
-        page: RunPage,
-        agent_id: Option<&str>,
-    ) -> (Option<RunId>, Place) {
+        page: ClaimPage,
+        taker: Taker<'_>,
+    ) -> (Option<RunId>, ClaimPlace) {
         if feed != self.feed {
             // The page may not show what came before the feed began, and the feed does not tell that.
             return (None, self.unread_after.clone());
         }
-        let until = page.next.unwrap_or_else(Place::end);
+        let until = page.next.unwrap_or_else(ClaimPlace::end);
         let mut found = false;
         for run in &page.runs {
-            let (place, lane) = (Place::of(run), Lane::of(run, self.key.label()));
-            let is_first = !found && lane.is_for(agent_id) && self.lanes.counted.has_room(lane.value.as_ref());
+            let (place, lane) = (ClaimPlace::of(run), Lane::of(run, self.key.label()));
+            let is_first = !found
+                && lane.is_for(taker)
+                && self.lanes.counted.has_room(lane.value.as_ref(), lane.keeps_slot.as_ref());
             if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
                 if run.is_ready() {
                     handed_out.ready = Some(lane);
                 }
+            } else if self.lanes.has_elsewhere(&place) {
+                // It was given another priority: by what the feed has told, or will tell.
             } else if is_first {
                 // The agent takes the run at once, so there need not be room for it.
                 self.lanes.insert(place, lane);
@@ -237,19 +243,19 @@ impl Backlog {
         if *after <= self.unread_after {
             self.unread_after = self.unread_after.clone().max(until.clone()).min(self.missed_after.clone());
         }
-        (self.take(agent_id, &until), until)
+        (self.take(taker, &until), until)
     }
 
-    fn has_room_for(&self, place: &Place, lane: &Lane) -> bool {
+    fn has_room_for(&self, place: &ClaimPlace, lane: &Lane) -> bool {
         self.lanes.runs().len() < self.runs_max && self.lanes.has_room_for(place, lane)
     }
 
-    fn last(&self) -> Option<&Place> {
+    fn last(&self) -> Option<&ClaimPlace> {
         self.lanes.runs().last_key_value().map(|(place, _)| place)
     }
 
     /// Keeps a run that waits. If there are too many, the last run of all is dropped, and is to be read again.
-    fn keep(&mut self, place: Place, lane: Lane) {
+    fn keep(&mut self, place: ClaimPlace, lane: Lane) {
         self.lanes.insert(place, lane);
         let too_many = self.lanes.runs().len() > self.runs_max || self.lanes.are_too_much();
         if let Some(last) = self.last().cloned().filter(|_| too_many) {
@@ -269,7 +275,7 @@ impl Backlog {
     /// and such a run is kept.
     fn room_made(&mut self, value: &Arc<str>) {
         let is_enough = self.lanes.counted.max == 1 && self.lanes.any_for_all_of(value);
-        if self.unread_after != Place::end() && !is_enough && self.lanes.counted.has_room(Some(value)) {
+        if self.unread_after != ClaimPlace::end() && !is_enough && self.lanes.counted.has_room(Some(value), None) {
             self.lanes.news.tell_all();
         }
         self.lanes.counts_changed(value);
@@ -277,20 +283,22 @@ impl Backlog {
 }
 
 impl InVain {
-    fn is_of(&self, agent_id: Option<&str>, news: u64) -> bool {
+    fn is_of(&self, taker: Taker<'_>, news: u64) -> bool {
         // If a caller that names no agent may have nothing, no agent may.
-        let is_of = |agent_id: Option<&str>| self.agents.contains(&agent_id.map(str::to_owned));
-        self.news == news && (is_of(None) || is_of(agent_id))
+        let is_of = |Taker { agent_id, agents }: Taker<'_>| {
+            self.agents.contains(&(agent_id.map(str::to_owned), agents.clone()))
+        };
+        self.news == news && (is_of(Taker { agent_id: None, agents: &Agents::All }) || is_of(taker))
     }
 
-    fn add(&mut self, agent_id: Option<&str>, news: u64) {
-        let bytes = 2 * size_of::<Option<String>>() + agent_id.map_or(0, str::len);
+    fn add(&mut self, taker: Taker<'_>, news: u64) {
+        let bytes = 2 * size_of::<(Option<String>, Agents)>() + taker.agent_id.map_or(0, str::len);
         if self.news != news || self.agents.len() >= AGENTS_MAX {
             self.agents.clear();
             self.room.clear();
             self.news = news;
         }
-        if self.room.fits(bytes) && self.agents.insert(agent_id.map(str::to_owned)) {
+        if self.room.fits(bytes) && self.agents.insert((taker.agent_id.map(str::to_owned), taker.agents.clone())) {
             self.room.add(bytes);
         }
     }

@@ -43,6 +43,7 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
         expected_revision: None,
         request: None,
         principal: Principal::authority(),
+        oversize: Vec::new(),
         trace: None,
         agents: Agents::All,
     };

@@ -33,9 +33,13 @@ impl Counted {
         Self { max, room, running: HashMap::new(), value_of: HashMap::new() }
     }
 
-    /// Whether one more run of a value may be running. Runs without a value are not limited.
-    pub(super) fn has_room(&self, value: Option<&Arc<str>>) -> bool {
-        value.and_then(|value| self.running.get(value)).is_none_or(|running| running.len() < self.max)
+    /// Whether one more run of a value may be running, beside the one that kept its slot. Runs without a value are not
+    /// limited.
+    pub(super) fn has_room(&self, value: Option<&Arc<str>>, keeps_slot: Option<&RunId>) -> bool {
+        value.and_then(|value| self.running.get(value)).is_none_or(|running| {
+            let its_own = usize::from(keeps_slot.is_some_and(|run_id| running.contains(run_id)));
+            running.len() - its_own < self.max
+        })
     }
 
     /// A run counts towards a value. Returns the value that it counted towards before.

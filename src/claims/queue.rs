@@ -7,13 +7,14 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::backlog::{Backlog, Outcome};
+use super::lanes::Taker;
 use super::queues::QueueKey;
 use super::room::AllRoom;
 use super::{Failure, Limits, held};
-use crate::domain::{LabelValue, RunId};
+use crate::domain::{Filter, LabelValue, Namespace, Priority, RunId, Take};
 use crate::feed::hub::Told;
 use crate::share::Turn;
-use crate::store::query::{self, Place, READY_RUNS_MAX, RunPage, RunQuery};
+use crate::store::query::{self, ClaimPage, ClaimPlace, Place, READY_RUNS_MAX, ReadyOf, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Runs, StoreError, attached};
 
 /// The time that a claimer waits until the feed has told of everything.
@@ -75,12 +76,12 @@ impl Queue {
     pub(super) async fn take(
         &self,
         runs: &dyn Runs,
-        (agent_id, came): (Option<&str>, Instant),
+        (taker, came): (Taker<'_>, Instant),
         gives_up: bool,
         brought: Option<Turn>,
         turn: impl Future<Output = Result<Turn, Failure>>,
     ) -> Result<Option<Candidate<'_>>, Failure> {
-        if let Some(candidate) = self.known(agent_id) {
+        if let Some(candidate) = self.known(taker) {
             return Ok(Some(candidate));
         }
         let knows_all = brought.is_none() && gives_up && self.is_told_all().await;
@@ -90,7 +91,7 @@ impl Queue {
         };
         let reading = self.reading.lock().await;
         turn.begins_now();
-        let read = self.read(runs, (agent_id, came), gives_up && !knows_all, reading);
+        let read = self.read(runs, (taker, came), gives_up && !knows_all, reading);
         attached::with(Arc::new(turn), read).await.map_err(Failure::Store)
     }
 
@@ -99,30 +100,30 @@ impl Queue {
     async fn read(
         &self,
         runs: &dyn Runs,
-        (agent_id, came): (Option<&str>, Instant),
+        (taker, came): (Taker<'_>, Instant),
         sees_all: bool,
         mut whole_since: tokio::sync::MutexGuard<'_, Option<Instant>>,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
         // Another claimer may have read while this one waited for its turn. The first reading of a queue is a whole one.
         if whole_since.is_some() || !sees_all {
-            let candidate = self.walk(runs, agent_id, false).await?;
+            let candidate = self.walk(runs, taker, false).await?;
             if candidate.is_some() || !sees_all || *whole_since > Some(came) {
                 return Ok(candidate);
             }
         }
         let begins = Instant::now();
-        let candidate = self.walk(runs, agent_id, true).await?;
+        let candidate = self.walk(runs, taker, true).await?;
         if candidate.is_some() {
             return Ok(candidate);
         }
         let full = self.backlog().full();
         self.look_for_room(runs, &full).await?;
         *whole_since = Some(begins);
-        Ok(self.known(agent_id))
+        Ok(self.known(taker))
     }
 
-    fn known(&self, agent_id: Option<&str>) -> Option<Candidate<'_>> {
-        let run_id = self.backlog().take(agent_id, &Place::start())?;
+    fn known(&self, taker: Taker<'_>) -> Option<Candidate<'_>> {
+        let run_id = self.backlog().take(taker, &ClaimPlace::start())?;
         Some(Candidate { queue: self, run_id, is_decided: false })
     }
 
@@ -130,30 +131,20 @@ impl Queue {
     async fn walk(
         &self,
         runs: &dyn Runs,
-        agent_id: Option<&str>,
+        taker: Taker<'_>,
         is_whole: bool,
     ) -> Result<Option<Candidate<'_>>, StoreError> {
-        let (mut after, news) = self.backlog().begin_walk(agent_id, is_whole);
-        let mut candidate = self.known(agent_id);
-        while candidate.is_none() && after != Place::end() {
-            let query = RunQuery {
-                namespace: self.key.namespace.clone(),
-                filter: self.key.filter.clone(),
-                order: query::Order::OldestFirst,
-                after: Some(after.clone()).filter(|after| *after != Place::start()),
-                limit: self.page_runs_max,
-                bytes_max: PAGE_BYTES_MAX,
-                metadata: false,
-                reach: query::Reach::Long,
-            };
+        let (mut after, news) = self.backlog().begin_walk(taker, is_whole);
+        let mut candidate = self.known(taker);
+        while candidate.is_none() && after != ClaimPlace::end() {
             let feed = self.backlog().begin_page();
-            let page = waiting(runs, &query).await?;
+            let page = waiting(runs, &self.key, self.page_runs_max, &after).await?;
             let run_id;
-            (run_id, after) = self.backlog().end_page(&after, feed, page, agent_id);
+            (run_id, after) = self.backlog().end_page(&after, feed, page, taker);
             candidate = run_id.map(|run_id| Candidate { queue: self, run_id, is_decided: false });
         }
         if candidate.is_none() {
-            self.backlog().end_walk(agent_id, news);
+            self.backlog().end_walk(taker, news);
         }
         Ok(candidate)
     }
@@ -186,12 +177,100 @@ impl Drop for Following<'_> {
     }
 }
 
-/// A page of the pending runs, and the ready ones that belong in it.
-async fn waiting(runs: &dyn Runs, query: &RunQuery) -> Result<RunPage, StoreError> {
-    let ready = runs.ready(&query.namespace, query.after.as_ref(), READY_RUNS_MAX);
-    let (mut page, mut ready) = tokio::try_join!(runs.list(query), ready)?;
+/// The priority that comes after another one: one that a run has which waits, or that of runs without one.
+async fn next_priority(
+    runs: &dyn Runs,
+    namespace: &Namespace,
+    after: Priority,
+) -> Result<Option<Priority>, StoreError> {
+    let found = runs.next_priority(namespace, after.get()).await?;
+    Ok(found.max(Some(Priority::NONE).filter(|none| *none < after)))
+}
+
+/// A page of the runs that wait for a claim, of one priority: the pending ones, and the ready ones that belong in it.
+async fn waiting(runs: &dyn Runs, key: &QueueKey, limit: usize, after: &ClaimPlace) -> Result<ClaimPage, StoreError> {
+    let namespace = &key.namespace;
+    let within = Some(&after.within).filter(|within| **within != Place::end());
+    let read = async |priority: Priority, wanted: Option<Priority>, within: Option<&Place>| {
+        let query = RunQuery {
+            namespace: namespace.clone(),
+            filter: Filter { priority: wanted, ..key.filter.clone() },
+            order: query::Order::OldestFirst,
+            after: within.cloned(),
+            limit,
+            bytes_max: PAGE_BYTES_MAX,
+            metadata: false,
+            reach: query::Reach::Long,
+        };
+        of_one_priority(runs, key.take, &query, priority).await
+    };
+    let (priority, page, lower) = match after.priority() {
+        // Where no run has a priority, a queue is read as if there were none: beside the question whether one has.
+        None => {
+            let highest = runs.next_priority(namespace, Priority::MAX + 1);
+            let (highest, page) = tokio::try_join!(highest, read(Priority::NONE, None, None))?;
+            match highest {
+                None => (Priority::NONE, page, Some(None)),
+                Some(found) => {
+                    let priority = found.max(Priority::NONE);
+                    (priority, read(priority, Some(priority), None).await?, None)
+                }
+            }
+        }
+        Some(priority) if within.is_some() => (priority, read(priority, Some(priority), within).await?, None),
+        Some(done) => {
+            let Some(priority) = next_priority(runs, namespace, done).await? else { return Ok(ClaimPage::default()) };
+            (priority, read(priority, Some(priority), None).await?, None)
+        }
+    };
+    let next = match (page.next, lower) {
+        (Some(place), _) => Some(ClaimPlace::at(priority, place)),
+        (None, Some(lower)) => lower,
+        (None, None) => {
+            let lower = next_priority(runs, namespace, priority).await?;
+            lower.map(|_| ClaimPlace::at(priority, Place::end()))
+        }
+    };
+    Ok(ClaimPage { runs: page.runs, next })
+}
+
+async fn of_one_priority(
+    runs: &dyn Runs,
+    take: Take,
+    query: &RunQuery,
+    priority: Priority,
+) -> Result<RunPage, StoreError> {
+    let pending = async {
+        match take {
+            // A pending run waits for nothing else.
+            Take::Pending | Take::Both if query.filter.suspension_kind.is_none() => runs.list(query).await,
+            Take::Pending | Take::Both | Take::Ready => Ok(RunPage::default()),
+        }
+    };
+    let of = |not_begun| ReadyOf { not_begun, priority };
+    let first = |not_begun| runs.ready(&query.namespace, of(not_begun), query.after.as_ref(), READY_RUNS_MAX);
+    let resumed = async {
+        match take {
+            Take::Ready | Take::Both => first(false).await,
+            Take::Pending => Ok(RunPage::default()),
+        }
+    };
+    let (mut page, not_begun, resumed) = tokio::try_join!(pending, first(true), resumed)?;
+    add_ready(runs, query, of(true), not_begun, &mut page).await?;
+    add_ready(runs, query, of(false), resumed, &mut page).await?;
+    Ok(page)
+}
+
+/// Adds the ready runs that belong in a page, of which the first were read.
+async fn add_ready(
+    runs: &dyn Runs,
+    query: &RunQuery,
+    of: ReadyOf,
+    mut ready: RunPage,
+    page: &mut RunPage,
+) -> Result<(), StoreError> {
     if ready.runs.is_empty() {
-        return Ok(page);
+        return Ok(());
     }
     let mut found = Vec::new();
     loop {
@@ -205,12 +284,12 @@ async fn waiting(runs: &dyn Runs, query: &RunQuery) -> Result<RunPage, StoreErro
             page.next = Some(next);
             break;
         }
-        ready = runs.ready(&query.namespace, Some(&next), READY_RUNS_MAX).await?;
+        ready = runs.ready(&query.namespace, of, Some(&next), READY_RUNS_MAX).await?;
     }
     page.runs.extend(found);
     page.runs.retain(|run| page.next.as_ref().is_none_or(|until| Place::of(run) <= *until));
     page.runs.sort_by_cached_key(Place::of);
-    Ok(page)
+    Ok(())
 }
 
 /// A run that one claimer was handed. Dropped undecided, the run waits for the next claimer.

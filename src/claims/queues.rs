@@ -14,7 +14,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::queue::Queue;
 use super::room::AllRoom;
 use super::{Limits, held};
-use crate::domain::{Filter, MaxRunning, Namespace, Status};
+use crate::domain::{AtRest, Filter, MaxRunning, Namespace, Status, Take};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
 use crate::share::{CallerKey, Share, Shares};
@@ -22,8 +22,8 @@ use crate::share::{CallerKey, Share, Shares};
 /// The pause before a watch that was cut is taken up again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// About what a queue without runs takes, with the task that follows the log for it: measured on a thousand.
-const QUEUE_BYTES: usize = 12 * 1024;
+/// About what a queue without runs takes, with the task that follows the log for it: measured on hundreds.
+const QUEUE_BYTES: usize = 16 * 1024;
 
 /// The part of a claim that the claimers of one queue have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,13 +31,19 @@ pub(super) struct QueueKey {
     pub(super) namespace: Namespace,
     /// The filter of runs that wait for a claim.
     pub(super) filter: Filter,
+    pub(super) take: Take,
     pub(super) max_running: Option<MaxRunning>,
 }
 
 impl QueueKey {
-    pub(super) fn new(namespace: Namespace, filter: Filter, max_running: Option<MaxRunning>) -> Self {
-        let filter = Filter { statuses: [Status::Pending].into(), or_ready: true, ..filter };
-        Self { namespace, filter, max_running }
+    pub(super) fn new(namespace: Namespace, filter: Filter, take: Take, max_running: Option<MaxRunning>) -> Self {
+        let pending = [Status::Pending].into();
+        let filter = match take {
+            Take::Pending => Filter { statuses: pending, or: Some(AtRest::NotBegun), ..filter },
+            Take::Ready => Filter { statuses: [].into(), ready: Some(true), ..filter },
+            Take::Both => Filter { statuses: pending, or: Some(AtRest::Ready), ..filter },
+        };
+        Self { namespace, filter, take, max_running }
     }
 
     /// The key of the limited label.
@@ -225,7 +231,7 @@ pub(super) async fn follow(feed: Feed, queues: Arc<Queues>, queue: Arc<Queue>, e
 
 /// Tells of each run that matches, and where there is a limit of every run that ends, until the watch is cut.
 async fn watch(feed: &Feed, queue: &Queue) -> WatchError {
-    let QueueKey { namespace, filter, max_running } = &queue.key;
+    let QueueKey { namespace, filter, take: _, max_running } = &queue.key;
     // Runs that count towards a limit may match another filter.
     let filter = if max_running.is_some() { waiting_or_ended() } else { filter.clone() };
     let (told, frames) = match feed.watch_runs_told(namespace.clone(), filter, Begin::Now(None)).await {
@@ -245,10 +251,10 @@ async fn watch(feed: &Feed, queue: &Queue) -> WatchError {
     WatchError::Draining
 }
 
-/// Every run that is new, is ready, or has ended.
+/// Every run that is new, is at rest, or has ended.
 fn waiting_or_ended() -> Filter {
     let statuses = Status::ALL.into_iter().filter(|status| *status != Status::Running);
-    Filter { statuses: statuses.collect(), or_ready: true, ..Filter::default() }
+    Filter { statuses: statuses.collect(), or: Some(AtRest::Any), ..Filter::default() }
 }
 
 #[cfg(test)]
@@ -256,7 +262,7 @@ mod tests {
     use super::*;
 
     fn key(number: usize) -> QueueKey {
-        QueueKey::new(format!("namespace-{number}").into(), Filter::default(), None)
+        QueueKey::new(format!("namespace-{number}").into(), Filter::default(), Take::Pending, None)
     }
 
     #[tokio::test(start_paused = true)]

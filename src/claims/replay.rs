@@ -21,7 +21,7 @@ impl Claims {
             let (key, request_id) = (found.key, request.id.clone());
             return Err(Failure::Refused(Box::new(Refusal::RequestIdReused { key, request_id })));
         }
-        let lease = Lease { epoch: found.epoch, ttl_ms: claim.lease_ttl_ms, released: false };
+        let lease = Lease { epoch: found.epoch, ttl_ms: claim.lease_ttl_ms, released: false, resting: false };
         // A claimer that goes from here on has perhaps been noted as one that is answered.
         let (key, replays) = (found.key, found.replays + 1);
         let answer = Unreceived { key, lease, request: Some(request.clone()), replays, revision: None };

@@ -72,6 +72,7 @@ const LIFECYCLE_HELP: &str = load_help!(
     "Examples:\n  \
     runledger bench lifecycle --callers 512 --seconds 30\n  \
     runledger bench lifecycle --rate 200 --server 10.0.0.7:50051,10.0.0.8:50051\n  \
+    runledger bench lifecycle --lifecycle openchrome.task\n  \
     runledger bench lifecycle --versus one-statement --database postgres://app@db/runs\n",
     comparison!()
 );

@@ -87,7 +87,7 @@ fn hint(failure: &Failure) -> Option<&'static str> {
             "--token-file or RUNLEDGER_TOKEN_FILE names a file with a token, RUNLEDGER_TOKEN holds one; --tls-cert and \
              --tls-key show a certificate",
         ),
-        None if failure.is_denied() && failure.reason.as_deref() == Some("NOT_OWNER") => None,
+        None if failure.is_denied() && matches!(failure.reason.as_deref(), Some("NOT_OWNER" | "SELF_RAISE")) => None,
         // Without a reason, it was no grant that was lacking: it was said on the way, by the transport.
         None if failure.is_denied() && failure.reason.is_some() => Some(
             "the caller is known and has no grant for this: ask the server's operator for one, or name another \

@@ -52,7 +52,8 @@ pub(super) const HELP: &str = "Examples:\n  \
     One object a line and event, by time: at, runId, auditSessionId, taskThreadId, revision, type, from, to, principal \
     {kind, agentId}, reason {code, text} or null, and namespace where it is not default. \
     auditSessionId and taskThreadId are the run's right after the event. What the event put beside its run is in input, \
-    result and links, and parentRunId and continuesRunId say where the run comes from. Where events of a shard are gone \
+    result and links, and parentRunId and continuesRunId say where the run comes from; suspension (kind, reason, \
+    resumeHint, deadline) and resumption (by, reason) what it waits for, and by what it goes on. Where events of a shard are gone \
     since their runs were purged, an export of all namespaces without a link has a line that says how many: at, type \
     (purged), shard, events. Goes on while servers \
     write, and writes nothing to the store. With --follow on a ledger that is restored or failed over, it says so and \

@@ -180,6 +180,18 @@ fn text_of(source: impl Read) -> Result<String, String> {
     if read as u64 > METADATA_READ_BYTES_MAX { Err("is too large".to_owned()) } else { Ok(text) }
 }
 
+/// A kind of suspension, as the server takes it.
+pub(super) fn suspension_kind(text: &str) -> Result<String, &'static str> {
+    let is_one = text.starts_with(|first: char| first.is_ascii_uppercase())
+        && text.len() <= 64
+        && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    if is_one {
+        Ok(text.to_owned())
+    } else {
+        Err("a kind is 1 to 64 characters of [A-Z0-9_], a letter first, such as HELP")
+    }
+}
+
 /// A number of things, of which there must be some.
 pub(super) fn at_least_one(text: &str) -> Result<u64, &'static str> {
     text.parse().ok().filter(|number| *number > 0).ok_or("expected a number from 1")
@@ -203,6 +215,28 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// The same, and more than nothing: for a time in which something is to be done.
 pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|it| if it.is_zero() { Err("expected more than 0".to_owned()) } else { Ok(it) })
+}
+
+/// Which runs a claim takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Take {
+    /// Runs that are pending.
+    Pending,
+    /// Runs that were suspended and are ready to go on.
+    Ready,
+    /// Both.
+    Both,
+}
+
+impl Take {
+    pub(super) fn message(self) -> i32 {
+        let take = match self {
+            Self::Pending => v1::ClaimTake::Pending,
+            Self::Ready => v1::ClaimTake::Ready,
+            Self::Both => v1::ClaimTake::Both,
+        };
+        take.into()
+    }
 }
 
 #[cfg(test)]

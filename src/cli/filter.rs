@@ -33,6 +33,21 @@ pub(super) struct Filter {
     /// Runs that go on with this run
     #[arg(long, visible_alias = "continues-run-id", value_name = "RUN_ID", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
     continues: Option<String>,
+    /// Runs in this phase
+    #[arg(long, value_name = "PHASE", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
+    phase: Option<String>,
+    /// Runs with this lifecycle, whatever its version
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
+    lifecycle: Option<String>,
+    /// Runs that are suspended, also those that are ready to go on; `=false`: the others
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Filters")]
+    suspended: Option<bool>,
+    /// Runs that are suspended by this kind of suspension
+    #[arg(long, value_name = "KIND", value_parser = NonEmptyStringValueParser::new(), help_heading = "Filters")]
+    suspension_kind: Option<String>,
+    /// Runs that are ready for the next claim; `=false`: the others
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Filters")]
+    ready: Option<bool>,
     /// Runs on this route
     #[arg(long, value_name = "ROUTE", value_enum, help_heading = "Filters")]
     route: Option<Route>,
@@ -73,6 +88,11 @@ impl Filter {
             started_before: self.started_before.map(answer::timestamp),
             parent_run_id: self.parent.unwrap_or_default(),
             continues_run_id: self.continues.unwrap_or_default(),
+            phase: self.phase.unwrap_or_default(),
+            lifecycle: self.lifecycle.unwrap_or_default(),
+            suspended: self.suspended,
+            ready: self.ready,
+            suspension_kind: self.suspension_kind.unwrap_or_default(),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! `runledger run`: one run's life, and lists of runs.
 
+mod archive;
 mod check;
 mod claim_next;
 mod events;
@@ -8,6 +9,8 @@ mod help;
 mod link;
 mod list;
 mod mutations;
+mod phases;
+mod suspension;
 mod wait;
 mod watch;
 mod worker;
@@ -52,7 +55,7 @@ enum RunCommand {
     /// Take the lease of a pending run, or of one that nobody holds any more
     #[command(after_help = help::CLAIM)]
     Claim(mutations::ClaimArgs),
-    /// Take the lease of the oldest run that waits for a claim
+    /// Take the lease of the run that waits for a claim with the highest priority, then the oldest
     #[command(after_help = help::CLAIM_NEXT)]
     ClaimNext(claim_next::ClaimNextArgs),
     /// Give a lease up, so that another may claim the run
@@ -64,15 +67,21 @@ enum RunCommand {
     /// Ask whoever executes a run to abort it
     #[command(after_help = help::REQUEST_ABORT)]
     RequestAbort(mutations::RequestAbortArgs),
+    /// Let a running run wait, without anybody who executes it
+    #[command(after_help = help::SUSPEND)]
+    Suspend(suspension::SuspendArgs),
+    /// Let a suspended run go on
+    #[command(after_help = help::RESUME)]
+    Resume(suspension::ResumeArgs),
     /// Hide a run that has ended from lists and counts
     #[command(after_help = help::ARCHIVE)]
-    Archive(mutations::ArchiveArgs),
+    Archive(archive::ArchiveArgs),
     /// Show an archived run in lists and counts again
     #[command(after_help = help::RESTORE)]
-    Restore(mutations::ArchiveArgs),
+    Restore(archive::ArchiveArgs),
     /// Take out of a run and its history what should not have been written
     #[command(after_help = help::REDACT)]
-    Redact(mutations::RedactArgs),
+    Redact(archive::RedactArgs),
     /// Run a program as a run: start or claim it, keep it alive, and end it as the program ends
     #[command(after_help = help::WORKER)]
     Worker(Box<worker::WorkerArgs>),
@@ -136,14 +145,16 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Complete(args) => mutations::complete(args).await,
         RunCommand::Abort(args) => mutations::abort(args).await,
         RunCommand::Fail(args) => mutations::fail(args).await,
+        RunCommand::Suspend(args) => suspension::suspend(args).await,
+        RunCommand::Resume(args) => suspension::resume(args).await,
         RunCommand::Claim(args) => mutations::claim(args).await,
         RunCommand::ClaimNext(args) => claim_next::run(args).await,
         RunCommand::Release(args) => mutations::release(args).await,
         RunCommand::Heartbeat(args) => heartbeat::run(args).await,
         RunCommand::RequestAbort(args) => mutations::request_abort(args).await,
-        RunCommand::Archive(args) => mutations::archive(args).await,
-        RunCommand::Restore(args) => mutations::restore(args).await,
-        RunCommand::Redact(args) => mutations::redact(args).await,
+        RunCommand::Archive(args) => archive::archive(args).await,
+        RunCommand::Restore(args) => archive::restore(args).await,
+        RunCommand::Redact(args) => archive::redact(args).await,
         RunCommand::Worker(args) => Box::pin(worker::run(*args)).await,
         RunCommand::WorkerGuard(args) => worker::guard::run(args).await,
         RunCommand::Get(args) => get(args).await,

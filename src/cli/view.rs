@@ -87,7 +87,7 @@ pub(super) enum Happening<'a> {
 pub(super) fn run_row(run: &v1::Run, times: Times) -> Vec<String> {
     vec![
         run.run_id.clone(),
-        status(run.status),
+        called(status(run.status), run),
         run.revision.to_string(),
         run.task_thread_id.clone(),
         run.agent_id.clone(),
@@ -124,7 +124,7 @@ pub(super) fn happening_row(happening: &Happening<'_>, times: Times) -> Vec<Stri
                 run.revision.to_string(),
                 at(run.updated_at.as_ref()),
                 what,
-                status(run.status),
+                called(status(run.status), run),
                 nothing(),
                 reason(run),
             ]
@@ -148,6 +148,7 @@ pub(super) fn frame_row(happening: &Happening<'_>, times: Times) -> Vec<String> 
     let (Happening::Snapshot(run) | Happening::Change(_, run)) = happening else { return Vec::new() };
     let [revision, at, what, status, by, _changes] =
         <[String; 6]>::try_from(happening_row(happening, times)).expect("one for each column");
+    let status = called(status, run);
     vec![at, run.run_id.clone(), revision, what, status, by, run.task_thread_id.clone()]
 }
 
@@ -159,6 +160,11 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
     let pairs = [
         ("run id", run.run_id.clone()),
         ("status", status(run.status)),
+        ("word", run.word.clone()),
+        ("lifecycle", run.lifecycle.clone()),
+        ("phase", run.phase.clone()),
+        ("phase started at", at(run.phase_started_at.as_ref())),
+        ("iteration", iteration(run)),
         ("revision", run.revision.to_string()),
         ("task thread", run.task_thread_id.clone()),
         ("agent", run.agent_id.clone()),
@@ -183,7 +189,11 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
         ("late report", run.late_report.as_ref().map(late_report).unwrap_or_default()),
         ("abort request", run.abort_request.as_ref().map(abort_request).unwrap_or_default()),
         ("lease", run.lease.as_ref().map(lease).unwrap_or_default()),
+        ("suspended", run.suspension.as_deref().map(suspension).unwrap_or_default()),
+        ("resume hint", run.suspension.as_ref().map(|it| it.resume_hint.clone()).unwrap_or_default()),
+        ("resumed", run.suspension.as_ref().or(run.resumed_from.as_ref()).map(|it| resumed(it)).unwrap_or_default()),
         ("ready", run.ready.as_ref().map(ready).unwrap_or_default()),
+        ("priority", if run.priority == 0 { String::new() } else { run.priority.to_string() }),
         ("progress", run.progress.as_ref().map(progress).unwrap_or_default()),
         ("start deadline", at(run.start_deadline.as_ref())),
         ("deadline", at(run.deadline.as_ref())),
@@ -193,6 +203,49 @@ pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
     ];
     let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     set.map(|(name, value)| vec![name.to_owned(), value]).collect()
+}
+
+/// A status, and what the run's lifecycle calls the run where that is something else: such as `failed (blocked)`.
+fn called(status: String, run: &v1::Run) -> String {
+    let is_said = run.word.is_empty() || status.ends_with(&run.word);
+    if is_said { status } else { format!("{status} ({})", run.word) }
+}
+
+/// Such as `from HELP (which account?) at 2026-11-27 10:00:00 by agent-1: account 7`; empty while nobody has resumed it.
+fn resumed(suspension: &v1::Suspension) -> String {
+    let Some(resumption) = &suspension.resumption else { return String::new() };
+    let by = resumption.by.as_ref().map(|by| format!(" by {}", principal(by))).unwrap_or_default();
+    let at = moment(time(resumption.at.as_ref()), Times::Whole);
+    let why = if resumption.reason.is_empty() { String::new() } else { format!(": {}", resumption.reason) };
+    let phase = if resumption.phase.is_empty() { String::new() } else { format!(", in phase {}", resumption.phase) };
+    let max = match resumption.max_iterations {
+        0 => String::new(),
+        max => format!(", up to iteration {max}"),
+    };
+    format!("from {} ({}) at {at}{by}{phase}{max}{why}", suspension.kind, suspension.reason)
+}
+
+/// Such as `HELP since 2026-11-27 10:00:00 by agent-1, until 2026-11-28 10:00:00: which account?`.
+fn suspension(suspension: &v1::Suspension) -> String {
+    let until = time(suspension.deadline.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
+    let by = suspension.by.as_ref().map(|by| format!(" by {}", principal(by))).unwrap_or_default();
+    let since = moment(time(suspension.at.as_ref()), Times::Whole);
+    let slot = if suspension.keep_slot { ", keeping its slot" } else { "" };
+    format!("{} since {since}{by}{until}{slot}: {}", suspension.kind, suspension.reason)
+}
+
+/// Such as `2 of 5, then refuse`.
+fn iteration(run: &v1::Run) -> String {
+    let then = match run.max_iterations_then() {
+        v1::LimitThen::Unspecified | v1::LimitThen::Refuse => "refuse",
+        v1::LimitThen::Abort => "abort",
+        v1::LimitThen::Suspend => "suspend",
+    };
+    match (run.iteration, run.max_iterations) {
+        (0, 0) => String::new(),
+        (iteration, 0) => iteration.to_string(),
+        (iteration, max) => format!("{iteration} of {max}, then {then}"),
+    }
 }
 
 /// What stands beside a run, such as `83 bytes, sha256 44136f...`.
@@ -237,9 +290,10 @@ pub(super) fn abort_request(request: &v1::AbortRequest) -> String {
 fn late_report(report: &v1::LateReport) -> String {
     let by = report.by.as_ref().map(principal).unwrap_or_default();
     let (status, at) = (status(report.status), moment(time(report.at.as_ref()), Times::Whole));
+    let phase = if report.phase.is_empty() { String::new() } else { format!(", phase {}", report.phase) };
     let why = [report.reason_code.as_str(), report.failure_reason.as_str()];
     let why = why.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
-    format!("{status}, by {by}, at {at}, under epoch {}{}", report.lease_epoch, because(&why))
+    format!("{status}, by {by}, at {at}, under epoch {}{phase}{}", report.lease_epoch, because(&why))
 }
 
 fn because(why: &str) -> String {
@@ -251,14 +305,16 @@ fn lease(lease: &v1::Lease) -> String {
     let ttl = lease.ttl.as_ref().map(|ttl| format!(", ttl {ttl}")).unwrap_or_default();
     let until = time(lease.expires_at.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
     let released = if lease.released { ", released" } else { "" };
-    format!("epoch {}{ttl}{until}{released}", lease.epoch)
+    let resting = if lease.resting { ", resting" } else { "" };
+    format!("epoch {}{ttl}{until}{released}{resting}", lease.epoch)
 }
 
 /// Such as `since 2026-11-22T10:00:00.000000Z, until 2026-11-22T11:00:00.000000Z: the next claim takes it`.
 fn ready(ready: &v1::Ready) -> String {
     let since = moment(time(ready.at.as_ref()), Times::Whole);
     let until = time(ready.deadline.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
-    format!("since {since}{until}: the next claim takes it")
+    let take = if ready.not_begun { "the next claim takes it" } else { "the next claim that takes ready runs has it" };
+    format!("since {since}{until}: {take}")
 }
 
 /// Such as `3 of 10, fetching, at 2026-11-22T10:00:00.000000Z`.
@@ -306,7 +362,7 @@ fn transition(event: &v1::RunEvent) -> String {
 }
 
 /// The principal's name: its agent's, or its own where it acted as no agent. A word in brackets is nobody's name.
-fn principal(principal: &v1::Principal) -> String {
+pub(super) fn principal(principal: &v1::Principal) -> String {
     match principal.kind() {
         v1::PrincipalKind::Anonymous => "(anonymous)".to_owned(),
         v1::PrincipalKind::Authority => "(authority)".to_owned(),
@@ -331,7 +387,13 @@ fn reason(run: &v1::Run) -> String {
         reason => format!("to be aborted: {reason}"),
     });
     let ready = run.ready.as_ref().map(|_| "ready to be claimed".to_owned());
-    let parts = [Some(why).filter(|why| !why.is_empty()), late, abort, ready];
+    let suspended = run.suspension.as_ref().map(|it| format!("suspended ({}): {}", it.kind, it.reason));
+    let phase = Some(&run.phase).filter(|phase| !phase.is_empty() && **phase != run.word);
+    let phase = phase.map(|phase| format!("phase {phase}"));
+    let waits = run.status() == v1::RunStatus::Pending || run.ready.is_some();
+    let priority = Some(run.priority).filter(|priority| *priority != 0 && waits);
+    let priority = priority.map(|priority| format!("priority {priority}"));
+    let parts = [Some(why).filter(|why| !why.is_empty()), late, abort, suspended, ready, priority, phase];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 

@@ -97,9 +97,9 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     let named = server.clone();
     let watched = Box::pin(async {
         if terminal().is_some() && args.output != Some(Output::Json) {
-            screen::show(news, live::Board::new(server)).await
+            Box::pin(screen::show(news, live::Board::new(server))).await
         } else {
-            printed(news, args.output, (view::FRAMES, view::frame_row), happening).await
+            Box::pin(printed(news, args.output, (view::FRAMES, view::frame_row), happening)).await
         }
     });
     match args.time {

@@ -1,10 +1,14 @@
 //! The asks of callers and of the authority itself, each with the fields that it needs and no more. Times are in
 //! milliseconds.
 
+mod suspension;
+
+pub use self::suspension::{Resume, Suspend, SuspensionTerms};
+use super::lifecycle::{LifecycleName, LimitThen};
 use super::run::labels_weight;
 use super::{
-    Content, Ending, Labels, LabelsChange, LeaseEpoch, Link, LinksChange, MaxRunning, Metadata, Redaction, Request,
-    RunId, Status,
+    Content, Ending, Labels, LabelsChange, LeaseEpoch, Link, LinksChange, MaxRunning, Metadata, Priority, Redaction,
+    Request, RunId, Status, Take,
 };
 
 /// The ask of a command.
@@ -28,6 +32,10 @@ pub enum Ask {
     GiveBack(GiveBack),
     /// Asks the worker to abort the run.
     RequestAbort(RequestAbort),
+    /// Lets the run wait, without anybody who executes it.
+    Suspend(Suspend),
+    /// Lets a suspended run go on.
+    Resume(Resume),
     /// The authority's own ask: ends the run if its time is over.
     Sweep,
     /// Hides the run, which has ended, from lists and counts.
@@ -65,6 +73,16 @@ pub struct Start {
     pub parent_run_id: Option<RunId>,
     /// The run that this one goes on with.
     pub continues_run_id: Option<RunId>,
+    /// The lifecycle that the run is to be pinned to.
+    pub lifecycle: Option<LifecycleName>,
+    /// The phase that the run is in from now on.
+    pub phase: Option<String>,
+    /// The highest iteration that the run may come to.
+    pub max_iterations: Option<u32>,
+    /// What happens to the run above that.
+    pub max_iterations_then: Option<LimitThen>,
+    /// The run's priority among those that wait for a claim.
+    pub priority: Option<Priority>,
 }
 
 /// The fields of an update.
@@ -82,6 +100,22 @@ pub struct Update {
     pub result: Option<Content>,
     /// Links to be added.
     pub added: Vec<Link>,
+    /// The phase that the run is in from now on.
+    pub phase: Option<String>,
+    /// The iteration that the run has come to.
+    pub iteration: Option<u32>,
+    /// What is said of the suspension that the phase brings.
+    pub suspension: SuspensionTerms,
+    /// The run's priority among those that wait for a claim.
+    pub priority: Option<Priority>,
+}
+
+impl Update {
+    /// Whether it sets the priority and nothing else: then it is for a run that is pending.
+    #[must_use]
+    pub fn is_of_priority_alone(&self) -> bool {
+        self.priority.is_some() && Self { priority: None, ..self.clone() } == Self::default()
+    }
 }
 
 /// The fields of a completion.
@@ -95,6 +129,8 @@ pub struct Complete {
     pub result: Option<Content>,
     /// Links to be added.
     pub added: Vec<Link>,
+    /// The phase that the run is in from now on.
+    pub phase: Option<String>,
 }
 
 /// The fields of an abort or a failure.
@@ -106,6 +142,8 @@ pub struct End {
     pub why: Ending,
     /// What came of the run until then.
     pub result: Option<Content>,
+    /// The phase that the run is in from now on.
+    pub phase: Option<String>,
 }
 
 /// The fields of a claim.
@@ -117,8 +155,9 @@ pub struct Claim {
     pub lease_ttl_ms: u64,
     /// The limit on running runs with the run's value of a label. The claim is refused where it is reached.
     pub max_running: Option<MaxRunning>,
-    /// Only of a run that [waits for a claim](super::Run::awaits_claim), not of one whose lease is over.
-    pub only_waiting: bool,
+    /// Only of a run that [waits for a claim](super::Run::awaits_claim), and of those that the claimer takes; none: also
+    /// of one whose lease is over.
+    pub only: Option<Take>,
     /// The claimer's own request, by which its claim is remembered [apart from any run](super::Claimed).
     pub request: Option<Request>,
 }
@@ -156,7 +195,7 @@ pub struct RequestAbort {
 impl Ask {
     /// One ask of each kind, with default fields.
     #[must_use]
-    pub fn each() -> [Self; 14] {
+    pub fn each() -> [Self; 16] {
         [
             Self::Start(Start::default()),
             Self::Start(Start { deferred: true, ..Start::default() }),
@@ -168,6 +207,8 @@ impl Ask {
             Self::Release(Release::default()),
             Self::GiveBack(GiveBack::default()),
             Self::RequestAbort(RequestAbort::default()),
+            Self::Suspend(Suspend::default()),
+            Self::Resume(Resume::default()),
             Self::Sweep,
             Self::Archive,
             Self::Restore,
@@ -187,6 +228,8 @@ impl Ask {
             Self::Claim(_) => "ClaimRun",
             Self::Release(_) | Self::GiveBack(_) => "ReleaseRun",
             Self::RequestAbort(_) => "RequestAbort",
+            Self::Suspend(_) => "SuspendRun",
+            Self::Resume(_) => "ResumeRun",
             Self::Sweep => "Sweep",
             Self::Archive => "ArchiveRun",
             Self::Restore => "RestoreRun",
@@ -204,6 +247,8 @@ impl Ask {
             | Self::Release(_)
             | Self::GiveBack(_)
             | Self::RequestAbort(_)
+            | Self::Suspend(_)
+            | Self::Resume(_)
             | Self::Sweep
             | Self::Archive
             | Self::Restore
@@ -221,7 +266,10 @@ impl Ask {
         match self {
             // A lease that was granted to a lost answer is not known from the next one.
             Self::Start(start) => start.lease_ttl_ms.is_none(),
+            // And a limit that was raised cannot be raised to the same once more.
+            Self::Resume(resume) => resume.lease_ttl_ms.is_none() && resume.max_iterations.is_none(),
             Self::Complete(_)
+            | Self::Suspend(_)
             | Self::Abort(_)
             | Self::Fail(_)
             | Self::RequestAbort(_)
@@ -245,6 +293,8 @@ impl Ask {
             Self::Abort(_)
             | Self::Fail(_)
             | Self::Claim(_)
+            | Self::Suspend(_)
+            | Self::Resume(_)
             | Self::Release(_)
             | Self::GiveBack(_)
             | Self::RequestAbort(_)
@@ -271,6 +321,8 @@ impl Ask {
             Self::Abort(end) | Self::Fail(end) => end.result.as_ref(),
             Self::Start(_)
             | Self::Claim(_)
+            | Self::Suspend(_)
+            | Self::Resume(_)
             | Self::Release(_)
             | Self::GiveBack(_)
             | Self::RequestAbort(_)
@@ -278,6 +330,58 @@ impl Ask {
             | Self::Archive
             | Self::Restore
             | Self::Redact(_) => None,
+        }
+    }
+
+    /// The phase that the run is to be in.
+    #[must_use]
+    pub fn phase(&self) -> Option<&str> {
+        let phase = match self {
+            Self::Start(start) => &start.phase,
+            Self::Update(update) => &update.phase,
+            Self::Complete(complete) => &complete.phase,
+            Self::Abort(end) | Self::Fail(end) => &end.phase,
+            Self::Suspend(suspend) => &suspend.phase,
+            Self::Resume(resume) => &resume.phase,
+            Self::Claim(_)
+            | Self::Release(_)
+            | Self::GiveBack(_)
+            | Self::RequestAbort(_)
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore
+            | Self::Redact(_) => return None,
+        };
+        phase.as_deref()
+    }
+
+    /// Puts masked values in the place of those that the ask has.
+    pub(super) fn replace(&mut self, metadata: Option<Metadata>, input: Option<Content>, result: Option<Content>) {
+        let (mut kept, mut brought, mut given) = (None, None, None);
+        match self {
+            Self::Start(start) => (kept, given) = (Some(&mut start.metadata), Some(&mut start.input)),
+            Self::Update(update) => (kept, brought) = (Some(&mut update.metadata), Some(&mut update.result)),
+            Self::Complete(complete) => (kept, brought) = (Some(&mut complete.metadata), Some(&mut complete.result)),
+            Self::Abort(end) | Self::Fail(end) => brought = Some(&mut end.result),
+            Self::Claim(_)
+            | Self::Suspend(_)
+            | Self::Resume(_)
+            | Self::Release(_)
+            | Self::GiveBack(_)
+            | Self::RequestAbort(_)
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore
+            | Self::Redact(_) => {}
+        }
+        if let Some((kept, metadata)) = kept.zip(metadata) {
+            *kept = metadata;
+        }
+        if let Some((given, input)) = given.zip(input) {
+            *given = Some(input);
+        }
+        if let Some((brought, result)) = brought.zip(result) {
+            *brought = Some(result);
         }
     }
 
@@ -291,6 +395,8 @@ impl Ask {
             | Self::Abort(_)
             | Self::Fail(_)
             | Self::Claim(_)
+            | Self::Suspend(_)
+            | Self::Resume(_)
             | Self::Release(_)
             | Self::GiveBack(_)
             | Self::RequestAbort(_)
@@ -310,6 +416,8 @@ impl Ask {
             | Self::Update(_)
             | Self::Complete(_)
             | Self::Claim(_)
+            | Self::Suspend(_)
+            | Self::Resume(_)
             | Self::Release(_)
             | Self::GiveBack(_)
             | Self::RequestAbort(_)
@@ -328,16 +436,22 @@ impl Ask {
         metadata
             + contents
             + added
+            + self.phase().map_or(0, str::len)
             + match self {
                 Self::Start(start) => {
                     let ids = [&start.parent_run_id, &start.continues_run_id];
                     ids.into_iter().flatten().map(|id| id.len()).sum::<usize>()
+                        + start.lifecycle.as_ref().map_or(0, |lifecycle| lifecycle.name.len())
                         + start.task_thread_id.len()
                         + start.agent_id.as_ref().map_or(0, String::len)
                         + start.links.weight()
                         + labels_weight(&start.labels)
                 }
-                Self::Update(update) => update.links.weight() + labels_weight(&update.labels.set),
+                Self::Update(update) => {
+                    update.links.weight() + labels_weight(&update.labels.set) + update.suspension.weight()
+                }
+                Self::Suspend(suspend) => suspend.kind.len() + suspend.terms.weight(),
+                Self::Resume(resume) => resume.reason.as_ref().map_or(0, String::len),
                 Self::Abort(end) | Self::Fail(end) => end.why.weight(),
                 Self::RequestAbort(request) => request.reason.as_ref().map_or(0, String::len),
                 Self::Redact(redaction) => redaction.weight(),

@@ -1,13 +1,14 @@
 //! The commands of one commit, decided in order, each on the state that the one before it left.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::decide::decide;
+use super::decide::{decide, masked};
 use super::decision::{AppliedRequest, Context, Decision};
 use super::sides::{self, SideWrites, Sides, Wanted};
 use super::{
-    Ask, Command, EventType, LedgerEpoch, NewEvent, Position, Refusal, Revision, Run, RunKey, RunWrite, Stored, Time,
+    Ask, Command, Content, EventType, LedgerEpoch, LifecycleKey, NewEvent, Position, Refusal, Revision, Run, RunKey,
+    RunWrite, Stored, Time,
 };
 
 /// The rules that decide commands. A store hands over the rows that it read, and writes the rows that come back: the
@@ -18,6 +19,9 @@ pub trait Decide: Send + Sync {
 
     /// Whether a command is decided on nothing but its run, and on rows that would be new.
     fn is_only_the_run(&self, command: &Command, run: Option<&Run>) -> bool;
+
+    /// The lifecycles that the decisions on these commands may rest on, once their runs were read.
+    fn lifecycles(&self, commands: &[Arc<Command>], runs: &[Arc<Run>]) -> BTreeSet<LifecycleKey>;
 
     /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
     fn decide(&self, commands: &[Arc<Command>], loaded: Loaded) -> Decided;
@@ -42,6 +46,10 @@ impl Decide for Rules {
 
     fn is_only_the_run(&self, command: &Command, run: Option<&Run>) -> bool {
         Wanted::is_only_the_run(command, run)
+    }
+
+    fn lifecycles(&self, commands: &[Arc<Command>], runs: &[Arc<Run>]) -> BTreeSet<LifecycleKey> {
+        sides::lifecycles::wanted(commands.iter().map(|command| &**command), runs.iter().map(|run| &**run))
     }
 
     fn decide(&self, commands: &[Arc<Command>], loaded: Loaded) -> Decided {
@@ -92,8 +100,9 @@ impl Decided {
     }
 }
 
-/// Bytes of metadata that one batch merges at most, as they lie in memory: the commands above this wait for the next
-/// batch. A batch is decided while its shard's head is held, and 512 small patches of one large run are gigabytes.
+/// Bytes of metadata, inputs and results that one batch looks at and merges at most, as they lie in memory: the
+/// commands above this wait for the next batch. A batch is decided while its shard's head is held, and 512 small
+/// patches of one large run are gigabytes.
 const MERGED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The effect of a command.
@@ -165,9 +174,19 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
             let stored = slot.run.as_ref().map_or(0, |run| run.metadata.weight());
             merged += stored + patch.weight();
         }
+        let sides_found = sides.found(command, slot.run.as_deref());
+        merged += [command.ask.input(), command.ask.result()].into_iter().flatten().map(Content::weight).sum::<usize>();
+        // A command whose values are masked has another digest than it had when it came.
+        let command = match masked(slot.run.as_deref(), command, sides_found.lifecycle) {
+            Ok(command) => command,
+            Err(refusal) => {
+                decided.verdicts.push(Err(refusal));
+                continue;
+            }
+        };
+        let command = &*command;
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
-        let sides_found = sides.found(command, slot.run.as_deref());
         let context = Context { now, clock, applied: remembered, sides: sides_found, ledger_epoch };
         let verdict = match decide(slot.run.as_deref(), command, &context) {
             Err(refusal) => Err(refusal),
@@ -180,7 +199,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
             }
             Ok(Decision::Apply(event, run)) => {
                 let run = Arc::new(*run);
-                let stored_revision = slot.before.map_or(Revision::NONE, |stored| stored.revision);
+                let stored_revision = slot.before.as_ref().map_or(Revision::NONE, |stored| stored.revision);
                 if slot.run.as_ref().map_or(Revision::NONE, |run| run.revision) == stored_revision {
                     written.push(command.key.clone());
                 }

@@ -1,11 +1,11 @@
 //! Checks: a transition is tried on a run without making it.
 
-use super::decide::decide;
+use super::decide::{ITERATION_LIMIT, decide};
 use super::decision::{Context, Decision};
 use super::evolve::evolve;
 use super::{
-    Agents, Ask, Changes, Command, Complete, End, Event, EventType, Namespace, Principal, Refusal, Revision, Run,
-    RunId, RunKey, Start, Status, Time,
+    Agents, Ask, Changes, Command, Complete, End, Event, EventType, Found, Lifecycle, LifecycleFound, Namespace,
+    Principal, Refusal, Revision, Run, RunId, RunKey, Start, Status, Time, Update,
 };
 
 /// The result that the RPC which leads to a status would have on a run as it is.
@@ -30,25 +30,44 @@ pub enum Outcome {
     RecordedLate,
 }
 
+/// A transition that is tried: to a status, to a phase, or both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transition {
+    /// The status; none: the run's own, by an update.
+    pub to: Option<Status>,
+    /// The phase.
+    pub phase: Option<String>,
+}
+
 /// Tries the transition on a run, or on none.
 #[must_use]
-pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Principal, agents: Agents) -> Check {
+pub fn check_run(
+    key: &RunKey,
+    run: Option<&Run>,
+    transition: Transition,
+    lifecycle: LifecycleFound<'_>,
+    principal: Principal,
+    agents: Agents,
+) -> Check {
+    let Transition { to, phase } = transition;
     // The check asks as the lease's holder would, since only a real request says who calls.
     let lease_epoch = run.map(|run| run.supervision.epoch());
     let start = |deferred| {
         // The check takes the identity from an existing run, so that no conflict is found there.
         let task_thread_id = run.map(|run| run.task_thread_id.clone()).unwrap_or_default();
-        Ask::Start(Start { deferred, task_thread_id, ..Start::default() })
+        Ask::Start(Start { deferred, task_thread_id, phase: phase.clone(), ..Start::default() })
     };
-    let command = Command {
+    let mut command = Command {
         key: key.clone(),
         ask: match to {
-            Status::Pending => start(true),
-            Status::Running => start(false),
-            Status::Completed => Ask::Complete(Complete { lease_epoch, ..Complete::default() }),
-            Status::Aborted => Ask::Abort(End::default()),
-            Status::Failed => Ask::Fail(End { lease_epoch, ..End::default() }),
+            None => Ask::Update(Update { lease_epoch, phase, ..Update::default() }),
+            Some(Status::Pending) => start(true),
+            Some(Status::Running) => start(false),
+            Some(Status::Completed) => Ask::Complete(Complete { lease_epoch, phase, ..Complete::default() }),
+            Some(Status::Aborted) => Ask::Abort(End { phase, ..End::default() }),
+            Some(Status::Failed) => Ask::Fail(End { lease_epoch, phase, ..End::default() }),
         },
+        oversize: Vec::new(),
         expected_revision: None,
         request: None,
         principal,
@@ -56,14 +75,53 @@ pub fn check_run(key: &RunKey, run: Option<&Run>, to: Status, principal: Princip
         agents,
     };
     let now = run.map_or(Time::from_micros(0), |run| run.updated_at);
-    let context = Context::at(now);
-    let outcome = decide(run, &command, &context).map(|decision| match decision {
-        Decision::Apply(event, _) if event.event_type == EventType::LateReported => Outcome::RecordedLate,
-        Decision::Apply(..) => Outcome::Applied,
-        Decision::Unchanged | Decision::Replayed { .. } => Outcome::Unchanged,
+    let context = Context { sides: Found { lifecycle, ..Found::default() }, ..Context::at(now) };
+    let mut decision = decide(run, &command, &context);
+    let is_suspended = run.and_then(Run::suspension).is_some();
+    if let (Err(_), Ask::Complete(Complete { lease_epoch, .. }) | Ask::Update(Update { lease_epoch, .. }), true) =
+        (&decision, &mut command.ask, is_suspended)
+    {
+        // Who approves a run that waits, or moves it from phase to phase, holds no lease.
+        *lease_epoch = None;
+        decision = decide(run, &command, &context).or(decision);
+    }
+    let outcome = decision.and_then(|decision| match decision {
+        // An update that ends its run at its limit makes no step.
+        Decision::Apply(event, _) if to.is_none() && is_at_limit(run, &event) => Err(above_limit(run)),
+        Decision::Apply(event, _) if event.event_type == EventType::LateReported => Ok(Outcome::RecordedLate),
+        Decision::Apply(..) => Ok(Outcome::Applied),
+        Decision::Unchanged | Decision::Replayed { .. } => Ok(Outcome::Unchanged),
     });
     let from = run.map(|run| run.status);
-    Check { from, allowed: Status::allows(from, to), outcome }
+    let allowed = to.map_or(matches!(outcome, Ok(Outcome::Applied)), |to| Status::allows(from, to));
+    Check { from, allowed, outcome }
+}
+
+/// Whether a step above a limit of iterations ends the run, or suspends it.
+fn is_at_limit(run: Option<&Run>, event: &Event) -> bool {
+    let was_suspended = run.and_then(Run::suspension).is_some();
+    let suspension = event.changes.refinements.as_ref().and_then(|change| change.suspension.as_ref());
+    let is_ended = event.changes.ending.reason_code.as_deref() == Some(ITERATION_LIMIT);
+    is_ended || (!was_suspended && suspension.is_some_and(|suspension| suspension.by_limit))
+}
+
+/// The refusal of a step above a limit of iterations that ends or suspends the run instead.
+fn above_limit(run: Option<&Run>) -> Refusal {
+    let run = run.expect("a run ends that is there");
+    let stands = run.refinements.as_ref();
+    let max_iterations = stands.and_then(|stands| stands.max_iterations).unwrap_or_default();
+    let iteration = stands.map_or(0, |stands| stands.iteration).saturating_add(1);
+    Refusal::IterationLimit { iteration, max_iterations, run: run.summary() }
+}
+
+/// The phases that may follow a run's by its lifecycle, without the one that would begin an iteration above its limit.
+#[must_use]
+pub fn next_phases(run: &Run, lifecycle: &Lifecycle) -> Vec<String> {
+    let stands = run.refinements.as_deref();
+    let phase = stands.and_then(|stands| stands.phase.as_deref());
+    let is_at_limit = stands.is_some_and(|stands| stands.max_iterations.is_some_and(|max| stands.iteration >= max));
+    let may = |to: &&str| !(is_at_limit && lifecycle.iterates(phase, to));
+    lifecycle.allowed(phase).filter(may).map(str::to_owned).collect()
 }
 
 /// Tries the transition from a status, or from none, on a run that has nothing else.
@@ -85,5 +143,6 @@ pub fn check_matrix(from: Option<Status>, to: Status) -> Check {
         };
         evolve(None, &event)
     });
-    check_run(&key, run.as_ref(), to, Principal::anonymous(), Agents::All)
+    let transition = Transition { to: Some(to), phase: None };
+    check_run(&key, run.as_ref(), transition, LifecycleFound::NotAsked, Principal::anonymous(), Agents::All)
 }

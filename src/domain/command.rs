@@ -2,7 +2,7 @@
 
 mod digest;
 
-use super::{Agents, Ask, MaxRunning, Principal, Revision, RunKey, TraceContext};
+use super::{Agents, Ask, MaxRunning, Principal, Revision, RunKey, TraceContext, Violation};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,9 @@ pub struct Command {
     pub principal: Principal,
     /// The agents whose runs the caller may write.
     pub agents: Agents,
+    /// The faults of values that are above their limits as they were sent: they stand unless the run's lifecycle masks
+    /// enough of them.
+    pub oversize: Vec<Violation>,
     /// The call's place in a trace, which the event keeps. It decides nothing, and is no part of the digest.
     pub trace: Option<TraceContext>,
 }
@@ -38,6 +41,8 @@ impl Command {
             | Ask::Fail(_)
             | Ask::Release(_)
             | Ask::RequestAbort(_)
+            | Ask::Suspend(_)
+            | Ask::Resume(_)
             | Ask::Sweep
             | Ask::Archive
             | Ask::Restore
@@ -45,10 +50,26 @@ impl Command {
         }
     }
 
-    /// The limit on running runs with the run's value of a label, where the command is a claim that has one.
+    /// The limit on running runs with the run's value of a label, where the command takes a lease and has one.
     #[must_use]
     pub fn max_running(&self) -> Option<&MaxRunning> {
-        if let Ask::Claim(claim) = &self.ask { claim.max_running.as_ref() } else { None }
+        match &self.ask {
+            Ask::Claim(claim) => claim.max_running.as_ref(),
+            Ask::Resume(resume) => resume.max_running.as_ref(),
+            Ask::Start(_)
+            | Ask::Update(_)
+            | Ask::Complete(_)
+            | Ask::Abort(_)
+            | Ask::Fail(_)
+            | Ask::Release(_)
+            | Ask::GiveBack(_)
+            | Ask::RequestAbort(_)
+            | Ask::Suspend(_)
+            | Ask::Sweep
+            | Ask::Archive
+            | Ask::Restore
+            | Ask::Redact(_) => None,
+        }
     }
 
     /// Whether the command, repeated without a request id to recognise it by, still has one effect at most, and the

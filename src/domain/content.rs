@@ -113,6 +113,12 @@ impl Content {
         &self.text
     }
 
+    /// The object.
+    #[must_use]
+    pub fn object(&self) -> Metadata {
+        serde_json::from_str(&self.text).expect("the text was made from an object")
+    }
+
     /// Its digest.
     #[must_use]
     pub fn digest(&self) -> ContentDigest {

@@ -3,18 +3,24 @@
 mod changes;
 mod claim;
 pub(super) mod lease;
+mod masking;
+mod phases;
+mod suspension;
 
 use self::changes::{changes, within_limits};
-use self::claim::{claimed_before, free, give_back, leaves_room, not_begun};
+use self::claim::{claimed_before, give_back, leaves_room, not_begun, take};
 use self::lease::{holds_lease, is_the_holders};
+pub use self::masking::masked;
+pub(super) use self::phases::ITERATION_LIMIT;
 pub use super::decision::{AppliedRequest, Context, Decision};
 use super::evolve::evolve;
 use super::sweep::Due;
 use super::{
-    Ask, Changes, Command, ContentDigest, Event, EventType, Refusal, Release, Request, Revision, Run, Start, Status,
+    Ask, Changes, Command, ContentDigest, Event, EventType, LifecyclePin, Refusal, Release, Request, Revision, Run,
+    Start, Status,
 };
 
-/// Decides a command on the run as it is.
+/// Decides a command, whose values are [masked], on the run as it is.
 ///
 /// # Errors
 ///
@@ -34,9 +40,9 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
         return event(None, command, context, EventType::Created);
     };
     same_identity(run, command)?;
-    holds_lease(run, command)?;
-    owned(run, command)?;
+    may_write(run, command, context)?;
     at_revision(Some(run), command)?;
+    suspension::goes_on(run, command, context)?;
     match (run.status, &command.ask) {
         (Status::Pending, Ask::Start(Start { deferred: true, .. })) | (Status::Running, Ask::Start(_)) => {
             Ok(Decision::Unchanged)
@@ -66,45 +72,44 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
             event(Some(run), command, context, EventType::Started)
         }
         (Status::Pending, Ask::Claim(claim)) => {
-            leaves_room(run, claim, context)?;
+            leaves_room(run, claim.max_running.as_ref(), context)?;
             event(Some(run), command, context, EventType::Started)
         }
-        (Status::Running, Ask::Update(_)) => event(Some(run), command, context, EventType::Updated),
+        (Status::Pending, Ask::Update(update)) if update.is_of_priority_alone() => {
+            event(Some(run), command, context, EventType::Updated)
+        }
+        (Status::Running | Status::Completed | Status::Aborted | Status::Failed, Ask::Update(update))
+            if update.priority.is_some() =>
+        {
+            Err(Refusal::RunNotPending { run: run.summary() })
+        }
+        (Status::Running, Ask::Update(_)) => {
+            event(Some(run), command, context, suspension::of_update(run, command, context)?)
+        }
         (Status::Running, Ask::Complete(_)) => event(Some(run), command, context, EventType::Completed),
         (Status::Pending | Status::Running, Ask::Abort(_)) | (Status::Pending, Ask::RequestAbort(_)) => {
             event(Some(run), command, context, EventType::Aborted)
         }
         (Status::Pending | Status::Running, Ask::Fail(_)) => event(Some(run), command, context, EventType::Failed),
-        (Status::Running, Ask::Claim(claim)) => {
-            if run.is_ready() {
-                leaves_room(run, claim, context)?;
-            } else {
-                free(run, claim, context)?;
-            }
-            event(Some(run), command, context, EventType::Claimed)
-        }
+        (Status::Running, Ask::Claim(claim)) => take(run, claim, command, context),
         (Status::Running, Ask::GiveBack(claim)) => give_back(run, command, claim, context),
         (Status::Running, Ask::Release(Release { not_begun: true, .. })) => not_begun(run, command, context),
         (Status::Running, Ask::Release(Release { not_begun: false, .. })) => {
             event(Some(run), command, context, EventType::Released)
         }
         // No worker executes the run and could be asked.
-        (Status::Running, Ask::RequestAbort(_)) if run.is_ready() => {
+        (Status::Running, Ask::RequestAbort(_)) if run.is_at_rest() => {
             event(Some(run), command, context, EventType::Aborted)
         }
         (Status::Running, Ask::RequestAbort(_)) if run.supervision.abort_request.is_some() => Ok(Decision::Unchanged),
+        (Status::Running, Ask::Suspend(suspend)) => suspension::suspend(run, suspend, command, context),
+        (Status::Running, Ask::Resume(resume)) => suspension::resume(run, resume, command, context),
         (Status::Running, Ask::RequestAbort(_)) => event(Some(run), command, context, EventType::AbortRequested),
-        (Status::Pending | Status::Running, Ask::Sweep) => match Due::of(run, context).map(Due::leads_to) {
-            None => Ok(Decision::Unchanged),
-            Some(Status::Failed) => event(Some(run), command, context, EventType::Failed),
-            Some(Status::Pending | Status::Running | Status::Completed | Status::Aborted) => {
-                event(Some(run), command, context, EventType::Aborted)
-            }
-        },
+        (Status::Pending | Status::Running, Ask::Sweep) => sweep(run, command, context),
         (Status::Pending | Status::Running, Ask::Archive) => Err(Refusal::RunNotTerminal { run: run.summary() }),
         (
             Status::Pending | Status::Completed | Status::Aborted | Status::Failed,
-            Ask::Update(_) | Ask::Release(_) | Ask::GiveBack(_),
+            Ask::Update(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Suspend(_) | Ask::Resume(_),
         ) => Err(Refusal::RunNotRunning { run: run.summary() }),
         (Status::Pending | Status::Aborted | Status::Failed, Ask::Complete(_)) => {
             Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Completed })
@@ -117,6 +122,37 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
             Ask::Start(Start { deferred: false, .. }) | Ask::Claim(_),
         ) => Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Running }),
     }
+}
+
+/// Ends a run that is due, as what is due first ends it.
+fn sweep(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
+    match Due::of(run, context).map(Due::leads_to) {
+        None => Ok(Decision::Unchanged),
+        Some(Status::Failed) => event(Some(run), command, context, EventType::Failed),
+        Some(Status::Pending | Status::Running | Status::Completed | Status::Aborted) => {
+            event(Some(run), command, context, EventType::Aborted)
+        }
+    }
+}
+
+/// Who writes to a run holds its lease, where it has one, and is its owner. An approval comes from another, and so may
+/// a call that moves a suspended run from phase to phase.
+fn may_write(run: &Run, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
+    if suspension::approves(run, command, context) {
+        return Ok(());
+    }
+    if suspension::moves(run, command, context) && !names_lease(command) {
+        confined(run, command)?;
+        let agent_id = command.principal.agent_id.as_ref();
+        return if command.agents.is_confined() { owned_by(run, command.ask.rpc(), agent_id) } else { Ok(()) };
+    }
+    holds_lease(run, command)?;
+    owned(run, command)
+}
+
+/// Whether a command names the lease that its caller holds.
+fn names_lease(command: &Command) -> bool {
+    matches!(&command.ask, Ask::Update(update) if update.lease_epoch.is_some())
 }
 
 fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<Revision>, Refusal> {
@@ -143,6 +179,8 @@ fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Ru
             | Ask::Release(_)
             | Ask::GiveBack(_)
             | Ask::RequestAbort(_)
+            | Ask::Suspend(_)
+            | Ask::Resume(_)
             | Ask::Sweep
             | Ask::Archive
             | Ask::Restore
@@ -179,6 +217,11 @@ fn same_origin(
         return Ok(());
     }
     let kept = run.refinements.as_deref().cloned().unwrap_or_default();
+    // The newest version of a name is whichever the run is pinned to.
+    let pinned = |pin: &LifecyclePin| match &start.lifecycle {
+        Some(name) if name.is(&pin.id) => name.to_string(),
+        Some(_) | None => pin.id.to_string(),
+    };
     let hash = |digest: Option<ContentDigest>| digest.map(|digest| digest.sha256.to_string());
     for (field, requested, actual) in [
         ("input", hash(start.input.as_ref().map(super::Content::digest)), hash(kept.input)),
@@ -187,6 +230,17 @@ fn same_origin(
             "continues_run_id",
             start.continues_run_id.as_ref().map(ToString::to_string),
             kept.continues_run_id.map(Into::into),
+        ),
+        ("lifecycle", start.lifecycle.as_ref().map(ToString::to_string), kept.lifecycle.as_ref().map(pinned)),
+        (
+            "max_iterations",
+            start.max_iterations.map(|max| max.to_string()),
+            kept.max_iterations.map(|max| max.to_string()),
+        ),
+        (
+            "max_iterations_then",
+            start.max_iterations_then.map(|then| then.name().to_owned()),
+            Some(kept.max_iterations_then.unwrap_or_default().name().to_owned()),
         ),
     ] {
         if let Some(requested) = requested.filter(|requested| Some(requested) != actual.as_ref()) {
@@ -202,10 +256,15 @@ fn same_origin(
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     confined(run, command)?;
     match (&command.ask, run.status) {
-        (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Redact(_), _) => Ok(()),
-        (Ask::Claim(_), Status::Running) if !run.is_ready() => Ok(()),
+        // A resumption is open to those who may write the runs of others, and so is a suspension but for the holder's.
+        (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Resume(_) | Ask::Sweep | Ask::Redact(_), _) => {
+            Ok(())
+        }
+        (Ask::Claim(_), Status::Running) if !run.is_ready() || run.is_for_any_worker() => Ok(()),
+        (Ask::Suspend(suspend), _) if suspend.lease_epoch.is_none() => Ok(()),
         (
             Ask::Update(_)
+            | Ask::Suspend(_)
             | Ask::Complete(_)
             | Ask::Fail(_)
             | Ask::Release(_)
@@ -236,6 +295,8 @@ fn confined(run: &Run, command: &Command) -> Result<(), Refusal> {
             | Ask::Release(_)
             | Ask::GiveBack(_)
             | Ask::RequestAbort(_)
+            | Ask::Suspend(_)
+            | Ask::Resume(_)
             | Ask::Sweep
             | Ask::Archive
             | Ask::Restore
@@ -292,14 +353,17 @@ fn event(
     event_type: EventType,
 ) -> Result<Decision, Refusal> {
     let at = run.map_or(context.now, |run| context.now.max(run.updated_at));
-    let changes = changes(run, command, context, event_type, at);
+    let mut changes = changes(run, command, context, event_type, at);
+    phases::add(run, command, context, event_type, &mut changes)?;
+    suspension::add(run, command, context, (event_type, at), &mut changes)?;
+    changes.supervision.to_grantee = lease::is_grantee_named(command, &changes);
     if event_type == EventType::Updated && changes == Changes::default() {
         return Ok(Decision::Unchanged);
     }
     let from = run.map(|run| run.status);
     let to = match event_type {
         EventType::Created => command.ask.leads_to(),
-        EventType::Started | EventType::Claimed => Some(Status::Running),
+        EventType::Started | EventType::Claimed | EventType::Resumed => Some(Status::Running),
         EventType::Completed => Some(Status::Completed),
         EventType::Aborted => Some(Status::Aborted),
         EventType::Failed => Some(Status::Failed),
@@ -308,11 +372,12 @@ fn event(
         | EventType::AbortRequested
         | EventType::LateReported
         | EventType::Ready
+        | EventType::Suspended
         | EventType::Archived
         | EventType::Restored
         | EventType::Redacted => from,
     };
-    let event = Event {
+    let mut event = Event {
         key: command.key.clone(),
         revision: run.map_or(Revision::FIRST, |run| run.revision.next()),
         at,
@@ -324,7 +389,8 @@ fn event(
         trace: command.trace,
         changes,
     };
-    let next = evolve(run.cloned(), &event);
+    let mut next = evolve(run.cloned(), &event);
+    phases::name(&mut event, &mut next, context.sides.lifecycle);
     within_limits(&next, &event.changes)?;
     Ok(Decision::Apply(Box::new(event), Box::new(next)))
 }

@@ -75,6 +75,10 @@ pub enum EventType {
     LateReported,
     /// The running run became ready: nobody executes it, and the next claim takes it.
     Ready,
+    /// The running run was suspended, or what it waits for changed.
+    Suspended,
+    /// The suspended run goes on.
+    Resumed,
     /// The run, which had ended, was hidden from lists and counts.
     Archived,
     /// The run was shown in lists and counts again.

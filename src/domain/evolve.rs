@@ -30,8 +30,15 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Run {
     run.links.fold(&changes.links);
     run.ending.fold(&changes.ending);
     changes.labels.fold_into(&mut run.labels);
+    let rested_since = run.rests_since();
     run.supervision.fold(event);
     Refinements::fold(&mut run.refinements, event);
+    if let Some(since) = rested_since
+        && event.to == Status::Running
+        && run.rests_since() != rested_since
+    {
+        run.supervision.rest_micros += event.at.micros() - since.micros();
+    }
     if !changes.metadata.is_empty() {
         run.metadata = run.metadata.merged(&changes.metadata);
     }

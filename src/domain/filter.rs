@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Refinements, Route, Run, RunId, Status, Time};
+use super::{Priority, Refinements, Route, Run, RunId, Status, Time};
 
 /// The runs that match every field that is given; without any, all runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +23,10 @@ pub struct Filter {
     pub parent_run_id: Option<RunId>,
     /// [`Refinements::continues_run_id`](super::Refinements::continues_run_id) is this.
     pub continues_run_id: Option<RunId>,
+    /// [`Refinements::phase`](super::Refinements::phase) is this.
+    pub phase: Option<String>,
+    /// The name of [`Refinements::lifecycle`](super::Refinements::lifecycle) is this, whatever its version.
+    pub lifecycle: Option<String>,
     /// [`Run::labels`] has each of these.
     pub labels: BTreeMap<String, String>,
     /// [`Run::started_at`] is this or later.
@@ -31,9 +35,39 @@ pub struct Filter {
     pub started_before: Option<Time>,
     /// Whether the run is [archived](Run::archived_at); none: archived or not.
     pub archived: Option<bool>,
-    /// Runs that are [ready](Run::is_ready) match as well, whatever `statuses` says. A store's lists and counts ignore
-    /// this field.
-    pub or_ready: bool,
+    /// Whether the run is [suspended](Run::suspension), also where it is ready.
+    pub suspended: Option<bool>,
+    /// Whether the run is [ready](Run::is_ready).
+    pub ready: Option<bool>,
+    /// The run is suspended by this kind of suspension.
+    pub suspension_kind: Option<String>,
+    /// [`Run::priority`] is this.
+    pub priority: Option<Priority>,
+    /// These runs match as well, whatever `statuses` says. A store's lists and counts ignore this field.
+    pub or: Option<AtRest>,
+}
+
+/// Runs that are RUNNING and executed by nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtRest {
+    /// Those that are ready because a claim of theirs was not begun.
+    NotBegun,
+    /// All that are ready.
+    Ready,
+    /// All that are at rest.
+    Any,
+}
+
+impl AtRest {
+    /// Whether a run is one of them.
+    #[must_use]
+    pub fn has(self, run: &Run) -> bool {
+        match self {
+            Self::NotBegun => run.supervision.ready.as_ref().is_some_and(|ready| ready.not_begun),
+            Self::Ready => run.is_ready(),
+            Self::Any => run.is_at_rest(),
+        }
+    }
 }
 
 impl Filter {
@@ -43,15 +77,26 @@ impl Filter {
         let of = |wanted: &Option<RunId>, found: fn(&Refinements) -> &Option<RunId>| {
             wanted.is_none() || run.refinements.as_ref().is_some_and(|refinements| found(refinements) == wanted)
         };
+        let stands = |wanted: &Option<String>, found: fn(&Refinements) -> Option<&String>| {
+            wanted.is_none() || run.refinements.as_deref().and_then(found) == wanted.as_ref()
+        };
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         self.task_thread_id.as_ref().is_none_or(|wanted| *wanted == run.task_thread_id)
-            && (self.statuses.is_empty() || self.statuses.contains(&run.status) || (self.or_ready && run.is_ready()))
+            && (self.statuses.is_empty()
+                || self.statuses.contains(&run.status)
+                || self.or.is_some_and(|or| or.has(run)))
+            && self.suspended.is_none_or(|suspended| suspended == run.suspension().is_some())
+            && self.priority.is_none_or(|priority| priority == run.priority())
+            && self.ready.is_none_or(|ready| ready == run.is_ready())
+            && self.suspension_kind.as_ref().is_none_or(|kind| run.suspension().is_some_and(|it| it.kind == *kind))
             && is(&self.agent_id, &run.agent_id)
             && is(&self.workflow_id, &run.links.workflow_id)
             && is(&self.audit_session_id, &run.links.audit_session_id)
             && (self.route.is_none() || self.route == run.links.route)
             && of(&self.parent_run_id, |refinements| &refinements.parent_run_id)
             && of(&self.continues_run_id, |refinements| &refinements.continues_run_id)
+            && stands(&self.phase, |refinements| refinements.phase.as_ref())
+            && stands(&self.lifecycle, |refinements| refinements.lifecycle.as_ref().map(|pin| &pin.id.name))
             && self.labels.iter().all(|(key, value)| run.labels.get(key) == Some(value))
             && self.started_from.is_none_or(|from| run.started_at >= from)
             && self.started_before.is_none_or(|before| run.started_at < before)

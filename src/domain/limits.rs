@@ -34,6 +34,8 @@ pub const METADATA_BYTES_MAX: usize = 65_536;
 pub const METADATA_PATCH_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
 /// Nested objects and lists in metadata; the metadata object is the first.
 pub const METADATA_DEPTH_MAX: usize = 32;
+/// Metadata, an input or a result as they were sent, as compact JSON: a lifecycle may mask a part of it.
+pub const UNMASKED_BYTES_MAX: usize = 262_144;
 /// An input or a result, as compact JSON.
 pub const CONTENT_BYTES_MAX: usize = 65_536;
 /// The metadata patch, input and result of one call together, as compact JSON.
@@ -53,6 +55,26 @@ pub const LINK_MEDIA_TYPE_BYTES_MAX: usize = 128;
 pub const LINK_SUMMARY_BYTES_MAX: usize = 512;
 /// The texts of the links of one call together.
 pub const CALL_LINKS_BYTES_MAX: usize = 48 * 1024;
+/// The name of a lifecycle, a phase, a budget or a kind of suspension.
+pub const LIFECYCLE_NAME_BYTES_MAX: usize = 64;
+/// A declaration of a lifecycle, as it is written.
+pub const LIFECYCLE_BYTES_MAX: usize = 16 * 1024;
+/// Phases of a lifecycle.
+pub const PHASES_MAX: usize = 32;
+/// Names of lifecycles in a namespace.
+pub const LIFECYCLES_MAX: u64 = 200;
+/// Versions of one lifecycle.
+pub const LIFECYCLE_VERSIONS_MAX: u32 = 1_000;
+/// Versions that are put in a namespace within a minute.
+pub const LIFECYCLE_PUTS_MAX: u64 = 32;
+/// Phases that a refusal names.
+pub const ALLOWED_PHASES_MAX: usize = 16;
+/// `reason` of a suspension or a resumption.
+pub const SUSPENSION_REASON_BYTES_MAX: usize = 1024;
+/// `resume_hint` of a suspension.
+pub const RESUME_HINT_BYTES_MAX: usize = 1024;
+/// A text in the details of a refusal, if it has no limit of its own.
+pub const DETAIL_TEXT_BYTES_MAX: usize = 256;
 /// A lease's `lease_ttl` at least, in milliseconds: an ordinary pause would end a shorter lease.
 pub const LEASE_TTL_MS_MIN: u64 = 1_000;
 /// A lease's `lease_ttl` at most, in milliseconds.

@@ -71,7 +71,7 @@ impl Principal {
 }
 
 /// The agents whose runs a caller may write.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Agents {
     /// Every agent, and runs without an owner.
     #[default]

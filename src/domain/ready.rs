@@ -1,8 +1,9 @@
 //! Runs that are RUNNING and *ready*: no worker executes them, and the next claim takes them, as it takes a pending
 //! one.
 //!
-//! A run becomes ready when a claim is given back that was not begun: its caller did not receive it, or its holder
-//! gives it back and has written nothing. No status goes back: such a run stays RUNNING.
+//! A suspended run becomes ready when somebody lets it go on; any run, when a claim of it is given back that was not begun:
+//! its caller did not receive it, or its holder gives it back and has written nothing. No status goes back: such a run
+//! stays RUNNING. One that had gone on after a suspension is suspended once more, and ready.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,39 @@ impl Unbegun {
     }
 }
 
+/// Which runs a claimer takes. All take those that are ready because a claim of theirs was not begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Take {
+    /// Those that are pending.
+    #[default]
+    Pending,
+    /// Those that were suspended and are ready to go on.
+    Ready,
+    /// Both.
+    Both,
+}
+
+impl Take {
+    /// The name, of what is not the default.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Pending => None,
+            Self::Ready => Some("READY"),
+            Self::Both => Some("BOTH"),
+        }
+    }
+
+    /// Whether a claimer takes a run that is ready.
+    #[must_use]
+    pub fn takes_ready(self, run: &Run) -> bool {
+        match self {
+            Self::Pending => run.suspension().is_none(),
+            Self::Ready | Self::Both => true,
+        }
+    }
+}
+
 impl Run {
     /// Whether the run is RUNNING, no worker executes it, and the next claim takes it.
     #[must_use]
@@ -50,6 +84,13 @@ impl Run {
     #[must_use]
     pub fn awaits_claim(&self) -> bool {
         self.status.awaits_claim() || self.is_ready()
+    }
+
+    /// Whether a claim takes the ready run over from its owner: it was executed before, and goes on after a suspension. One
+    /// that was not begun before is its owner's.
+    #[must_use]
+    pub fn is_for_any_worker(&self) -> bool {
+        self.is_ready() && self.suspension().is_some()
     }
 
     /// The time that the run may wait to be started, in microseconds, as it was set at the run's creation.

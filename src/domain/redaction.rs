@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Changes, ContentTable, Event, Link, Metadata, Refinements, Revision, Run, evolve};
+use super::{Changes, ContentTable, Event, Link, Metadata, Refinements, Resumption, Revision, Run, Suspension, evolve};
 
 /// What stands in the place of a text or of a value that was taken out. It is no object, in which a later patch would leave
 /// it.
@@ -35,7 +35,8 @@ pub struct Redaction {
 pub enum RedactedPath {
     /// A value of the metadata, by the keys that lead to it; without a key, all metadata: then there are none.
     Metadata(Vec<String>),
-    /// Every reason in words: of the run's end, of a request to abort it, of a late report.
+    /// Every reason in words: of the run's end, of a request to abort it, of a late report, of a suspension, with its hint,
+    /// and of a resumption.
     Reason,
     /// The message of the work's progress, which no event has.
     Progress,
@@ -150,6 +151,9 @@ impl Redaction {
         }
         let takes = (self.paths.contains(&RedactedPath::Input), self.paths.contains(&RedactedPath::Result));
         if let Some(mut all) = run.refinements.take() {
+            for suspension in [&mut all.suspension, &mut all.resumed_from].into_iter().flatten() {
+                self.of_suspension(suspension);
+            }
             all.input = all.input.filter(|_| !takes.0);
             all.result = all.result.filter(|_| !takes.1);
             Refinements::keep(&mut run.refinements, all);
@@ -195,6 +199,12 @@ impl Redaction {
             report.result = report.result.filter(|_| !takes.1);
         }
         if let Some(mut change) = changes.refinements.take() {
+            if let Some(suspension) = &mut change.suspension {
+                self.of_suspension(suspension);
+            }
+            if let Some(resumption) = &mut change.resumption {
+                self.of_resumption(resumption);
+            }
             change.input = change.input.filter(|_| !takes.0);
             change.result = change.result.filter(|_| !takes.1);
             for link in &mut change.links {
@@ -203,6 +213,22 @@ impl Redaction {
                 }
             }
             changes.refinements = change.boxed();
+        }
+    }
+
+    fn of_suspension(&self, suspension: &mut Suspension) {
+        if self.paths.contains(&RedactedPath::Reason) {
+            REDACTED.clone_into(&mut suspension.reason);
+            text(&mut suspension.resume_hint);
+        }
+        if let Some(resumption) = &mut suspension.resumption {
+            self.of_resumption(resumption);
+        }
+    }
+
+    fn of_resumption(&self, resumption: &mut Resumption) {
+        if self.paths.contains(&RedactedPath::Reason) {
+            text(&mut resumption.reason);
         }
     }
 

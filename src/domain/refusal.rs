@@ -1,7 +1,10 @@
 //! Refusals: the reasons for which a command was not applied. A refusal carries the values that were asked for and the
 //! values that were found.
 
-use super::{Claimed, LeaseEpoch, MaxRunning, Namespace, Revision, Run, RunId, RunKey, Status, Summary, Time};
+use super::lifecycle::{LifecycleId, LifecycleName, Requirement};
+use super::{
+    Claimed, LeaseEpoch, MaxRunning, Namespace, Revision, Run, RunId, RunKey, Status, Summary, Suspension, Time,
+};
 
 /// A command's typed refusal. A refused command changes nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,15 +62,19 @@ pub enum Refusal {
         epoch: LeaseEpoch,
         /// Whether the lease was given up and no claim has followed it.
         released: bool,
+        /// Whether the run is suspended: its lease rests.
+        suspended: bool,
         /// The run as it is.
         run: Summary,
     },
-    /// Another worker holds the run, and it cannot be claimed.
+    /// Another worker holds the run, and it cannot be claimed; or it waits for a claim, and is not resumed once more.
     LeaseHeld {
         /// The run's epoch; [`LeaseEpoch::NONE`]: it runs without a lease.
         epoch: LeaseEpoch,
         /// The time at which the lease is over unless it is renewed; none: never.
         expires_at: Option<Time>,
+        /// Whether nobody holds the run, and a claim takes it.
+        ready: bool,
         /// The run as it is.
         run: Summary,
     },
@@ -103,6 +110,11 @@ pub enum Refusal {
         /// The run as it is.
         run: Summary,
     },
+    /// The priority of a run that does not wait to be started is not changed.
+    RunNotPending {
+        /// The run as it is.
+        run: Summary,
+    },
     /// A run that has not ended is not archived.
     RunNotTerminal {
         /// The run as it is.
@@ -134,6 +146,85 @@ pub enum Refusal {
         /// The part of it that is used.
         used: u64,
     },
+    /// There is no such lifecycle, or no such version of it; or that of the run is gone, and the command cannot be
+    /// decided without it.
+    LifecycleNotFound {
+        /// The run.
+        key: RunKey,
+        /// The lifecycle.
+        lifecycle: LifecycleName,
+        /// Whether the run is pinned to it, and it was deleted by hand.
+        is_pinned: bool,
+    },
+    /// The lifecycle says what this release keeps and does not enforce yet: no run starts with it.
+    LifecycleUnsupported {
+        /// The lifecycle.
+        lifecycle: LifecycleId,
+        /// The fields of its declaration.
+        fields: Vec<&'static str>,
+    },
+    /// The phase may not follow the run's, or the run may not complete in it.
+    InvalidPhase {
+        /// The run.
+        key: RunKey,
+        /// The lifecycle.
+        lifecycle: LifecycleId,
+        /// The run's phase; none: it is in none yet.
+        from: Option<String>,
+        /// The phase that was asked for; of a completion, the one in which the run would complete.
+        to: String,
+        /// Whether it is the completion that is refused.
+        completes: bool,
+        /// Whether it is a resumption, which leaves for a phase that does not suspend.
+        resumes: bool,
+        /// The phases that may follow; of a completion, those in which the run may complete.
+        allowed: Vec<String>,
+        /// The run as it is; none when it does not exist.
+        run: Option<Summary>,
+    },
+    /// The run would begin an iteration above its limit.
+    IterationLimit {
+        /// The iteration.
+        iteration: u32,
+        /// The limit.
+        max_iterations: u32,
+        /// The run as it is.
+        run: Summary,
+    },
+    /// The run is suspended, and the command would go on with it.
+    RunSuspended {
+        /// What the run waits for.
+        suspension: Box<Suspension>,
+        /// Whether the next claim takes it.
+        ready: bool,
+        /// The run as it is.
+        run: Summary,
+    },
+    /// The run's own agent would raise a limit of the run.
+    SelfRaise {
+        /// The run as it is.
+        run: Summary,
+    },
+    /// The run was suspended by a limit that it has reached, and that the resumption does not raise above what is spent.
+    BudgetExceeded {
+        /// The limit's name.
+        budget: &'static str,
+        /// What is spent of it.
+        spent: u64,
+        /// The limit, as the resumption leaves it.
+        limit: u64,
+        /// The run as it is.
+        run: Summary,
+    },
+    /// The run does not have what its completion requires.
+    CompletionIncomplete {
+        /// The lifecycle.
+        lifecycle: LifecycleId,
+        /// What it lacks.
+        missing: Vec<Requirement>,
+        /// The run as it is.
+        run: Summary,
+    },
     /// The command would take the run beyond its limits.
     InvalidFields(Vec<Violation>),
 }
@@ -143,7 +234,15 @@ impl Refusal {
     #[must_use]
     pub fn lease_lost(rpc: &'static str, asked: LeaseEpoch, run: &Run) -> Self {
         let released = run.supervision.lease.is_some_and(|lease| lease.released);
-        Self::LeaseLost { rpc, asked, epoch: run.supervision.epoch(), released, run: run.summary() }
+        let (epoch, suspended) = (run.supervision.epoch(), run.suspension().is_some());
+        Self::LeaseLost { rpc, asked, epoch, released, suspended, run: run.summary() }
+    }
+
+    /// The refusal of what would go on with a suspended run.
+    #[must_use]
+    pub fn run_suspended(run: &Run) -> Self {
+        let suspension = run.suspension().expect("the run is suspended");
+        Self::RunSuspended { suspension: Box::new(suspension.clone()), ready: run.is_ready(), run: run.summary() }
     }
 
     /// The refusal of whatever is asked of a run that was purged.
@@ -167,11 +266,20 @@ impl Refusal {
             Self::RevisionMismatch { .. } => "REVISION_MISMATCH",
             Self::InvalidTransition { .. } => "INVALID_TRANSITION",
             Self::RunNotRunning { .. } => "RUN_NOT_RUNNING",
+            Self::RunNotPending { .. } => "RUN_NOT_PENDING",
             Self::RunNotTerminal { .. } => "RUN_NOT_TERMINAL",
             Self::RunBegun { .. } => "RUN_BEGUN",
             Self::ClaimedBefore { .. } => "CLAIMED_BEFORE",
             Self::NamespaceNotFound { .. } => "NAMESPACE_NOT_FOUND",
             Self::QuotaExceeded { .. } => "QUOTA_EXCEEDED",
+            Self::LifecycleNotFound { .. } => "LIFECYCLE_NOT_FOUND",
+            Self::LifecycleUnsupported { .. } => "LIFECYCLE_UNSUPPORTED",
+            Self::InvalidPhase { .. } => "INVALID_PHASE",
+            Self::IterationLimit { .. } => "ITERATION_LIMIT",
+            Self::RunSuspended { .. } => "RUN_SUSPENDED",
+            Self::SelfRaise { .. } => "SELF_RAISE",
+            Self::BudgetExceeded { .. } => "BUDGET_EXCEEDED",
+            Self::CompletionIncomplete { .. } => "COMPLETION_INCOMPLETE",
             Self::InvalidFields(_) => "INVALID_FIELD",
         }
     }

@@ -48,6 +48,7 @@ pub fn refusal(key: &RunKey, run: Option<&Run>, renewal: &Renewal) -> Refusal {
         Status::Pending | Status::Completed | Status::Aborted | Status::Failed => {
             Refusal::RunNotRunning { run: run.summary() }
         }
+        Status::Running if run.suspension().is_some() => Refusal::run_suspended(run),
         // The lease is over, and no other has followed yet: a renewal now could come after a sweep has looked at it.
         Status::Running => Refusal::lease_lost(RPC, renewal.epoch, run),
     }

@@ -6,6 +6,7 @@ mod lease;
 mod links;
 mod refinements;
 mod supervision;
+mod suspension;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,7 @@ pub(super) use self::links::set;
 pub use self::links::{Links, LinksChange, Route};
 pub use self::refinements::{Refinements, RefinementsChange, ResultDigest};
 pub use self::supervision::{AbortRequest, LateReport, Supervision, SupervisionChange};
+pub use self::suspension::{Rest, Resumption, Suspension};
 use super::limits::SUMMARY_REASON_BYTES_MAX;
 use super::{Event, Metadata, Namespace, Revision, RunId, RunKey, Status, Time};
 

@@ -7,17 +7,20 @@
 pub mod claims;
 pub mod contents;
 mod leases;
+pub mod lifecycles;
 pub mod max_running;
 pub mod namespaces;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use self::claims::{ClaimKey, Claimed, Claims};
 use self::contents::{ContentRow, Contents};
 use self::leases::Leases;
+use self::lifecycles::{Declared, LifecycleFound, LifecycleKey, Lifecycles};
 use self::max_running::{Counted, LabelValue};
 use self::namespaces::{NamespaceFound, NamespaceRow, Namespaces};
-use super::{Command, Event, Hash, HeldLease, Lease, Namespace, Run, RunId, RunKey, RunWrite, Time};
+use super::{Command, Event, Hash, HeldLease, Lease, Namespace, Rest, Run, RunId, RunKey, RunWrite, Time};
 
 /// The rows that the decisions on some commands may rest on.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +35,8 @@ pub struct Wanted {
     pub namespaces: BTreeSet<Namespace>,
     /// The links of these runs.
     pub links: BTreeSet<RunKey>,
+    /// The time from which deadlines of people are acted upon.
+    pub acts_from: bool,
 }
 
 impl Wanted {
@@ -47,6 +52,7 @@ impl Wanted {
             wanted.claims.extend(claims::key(command));
             wanted.namespaces.extend(namespaces::wanted(command).cloned());
             wanted.links.extend(contents::wanted(command).cloned());
+            wanted.acts_from |= matches!(command.ask, super::Ask::Sweep);
         }
         wanted
     }
@@ -78,6 +84,10 @@ pub struct Sides {
     pub namespaces: Vec<NamespaceRow>,
     /// The [keys](super::Link::key) of links, for each run that has some.
     pub links: Vec<(RunKey, Hash)>,
+    /// The lifecycles that were [wanted](lifecycles::wanted), as far as they are there.
+    pub lifecycles: Vec<(LifecycleKey, Arc<Declared>)>,
+    /// The time from which deadlines of people are acted upon: a while after the authority was last away.
+    pub acts_from: Option<Time>,
 }
 
 /// The rows of the sides to be written, in the order of their keys.
@@ -85,8 +95,8 @@ pub struct Sides {
 pub struct SideWrites {
     /// Leases that begin, or begin anew; none: the row is deleted. The other rows are left to their renewals.
     pub leases: Vec<(RunKey, Option<Lease>)>,
-    /// Runs that are ready from now on, with the time of their creation; none: the row is deleted.
-    pub ready: Vec<(RunKey, Option<Time>)>,
+    /// Runs that are at rest from now on, or rest otherwise; none: the row is deleted.
+    pub rests: Vec<(RunKey, Option<Rest>)>,
     /// The runs that count from now on towards `max_running`, by value.
     pub max_running: Vec<(LabelValue, Vec<RunId>)>,
     /// Claim requests that are to be remembered; none: to be forgotten.
@@ -109,6 +119,10 @@ pub struct Found<'a> {
     pub namespace: NamespaceFound<'a>,
     /// The keys of the run's links, where the command adds some.
     pub links: &'a [Hash],
+    /// The lifecycle that the run is pinned to, or is to be.
+    pub lifecycle: LifecycleFound<'a>,
+    /// The time from which deadlines of people are acted upon; none where the command is not decided on it.
+    pub acts_from: Option<Time>,
 }
 
 /// The rows, as the commands of a batch leave them.
@@ -119,17 +133,21 @@ pub(super) struct Batch {
     claims: Claims,
     namespaces: Namespaces,
     contents: Contents,
+    lifecycles: Lifecycles,
+    acts_from: Option<Time>,
 }
 
 impl Batch {
     pub(super) fn of(sides: Sides) -> Self {
-        let Sides { leases, max_running, claims, namespaces, links } = sides;
+        let Sides { leases, max_running, claims, namespaces, links, lifecycles, acts_from } = sides;
         Self {
             leases: Leases::of(leases),
             max_running: Counted::of(max_running),
             claims: Claims::of(claims),
             namespaces: Namespaces::of(namespaces),
             contents: Contents::of(links),
+            lifecycles: Lifecycles::of(lifecycles),
+            acts_from,
         }
     }
 
@@ -146,6 +164,8 @@ impl Batch {
             claimed: self.claims.row(command),
             namespace: self.namespaces.row(command),
             links: self.contents.links(command),
+            lifecycle: self.lifecycles.row(command, run),
+            acts_from: self.acts_from,
         }
     }
 
@@ -160,9 +180,9 @@ impl Batch {
     pub(super) fn writes(self, runs: &[RunWrite]) -> SideWrites {
         let mut leases: Vec<_> = runs.iter().filter_map(leases::write).collect();
         leases.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let ready = runs.iter().filter_map(RunWrite::readiness).collect();
+        let rests = runs.iter().filter_map(RunWrite::rest).collect();
         let contents = self.contents.writes();
         let (max_running, claims) = (self.max_running.writes(), self.claims.writes());
-        SideWrites { leases, ready, max_running, claims, contents }
+        SideWrites { leases, rests, max_running, claims, contents }
     }
 }

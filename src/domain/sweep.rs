@@ -12,6 +12,10 @@ pub(super) enum Due {
     TooLong,
     /// A request to abort the run was not followed in time.
     GraceOver,
+    /// What a suspended run waits for did not come in time.
+    SuspensionOver,
+    /// A run that was ready to go on was not claimed in time.
+    NotClaimed,
     /// The run's lease was not renewed.
     Orphaned,
 }
@@ -20,20 +24,26 @@ impl Due {
     /// The reason whose time is over first, if any is.
     pub(super) fn of(run: &Run, context: &Context<'_>) -> Option<Self> {
         let grace = run.supervision.abort_request.as_ref().and_then(|request| request.deadline);
-        let ends: [(Option<Time>, Self); 3] = match (run.status, &run.supervision.ready) {
-            (Status::Pending, _) => {
-                [(run.supervision.start_deadline, Self::NotStarted), (grace, Self::GraceOver), (None, Self::Orphaned)]
+        let nothing = (None, Self::Orphaned);
+        // These deadlines are people's time: they get a minute after the authority was away.
+        let attended =
+            |at: Option<Time>| at.filter(|_| context.sides.acts_from.is_some_and(|from| from <= context.clock));
+        let ends: [(Option<Time>, Self); 3] = match (run.status, &run.supervision.ready, run.suspension()) {
+            (Status::Pending, _, _) => {
+                [(run.supervision.start_deadline, Self::NotStarted), (grace, Self::GraceOver), nothing]
             }
-            (Status::Running, Some(ready)) => {
-                [(ready.deadline, Self::NotStarted), (None, Self::GraceOver), (None, Self::Orphaned)]
+            (Status::Running, Some(ready), None) => [(ready.deadline, Self::NotStarted), nothing, nothing],
+            (Status::Running, Some(ready), Some(_)) => [(attended(ready.deadline), Self::NotClaimed), nothing, nothing],
+            (Status::Running, None, Some(suspension)) => {
+                [(attended(suspension.deadline), Self::SuspensionOver), nothing, nothing]
             }
-            (Status::Running, None) => {
+            (Status::Running, None, None) => {
                 // A lease that was granted or given up after this one was read has another epoch.
                 let held = run.supervision.lease.zip(context.sides.lease);
                 let expiry = held.filter(|(lease, held)| lease.epoch == held.epoch).map(|(_, held)| held.expires_at);
                 [(run.deadline(), Self::TooLong), (grace, Self::GraceOver), (expiry, Self::Orphaned)]
             }
-            (Status::Completed | Status::Aborted | Status::Failed, _) => return None,
+            (Status::Completed | Status::Aborted | Status::Failed, _, _) => return None,
         };
         let over = ends.into_iter().filter_map(|(at, due)| {
             // Deadlines are counted from times of the run, leases from the clock.
@@ -46,16 +56,16 @@ impl Due {
     /// The status that the reason leads to.
     pub(super) fn leads_to(self) -> Status {
         match self {
-            Self::NotStarted | Self::TooLong | Self::GraceOver => Status::Aborted,
-            Self::Orphaned => Status::Failed,
+            Self::NotStarted | Self::TooLong | Self::GraceOver | Self::SuspensionOver => Status::Aborted,
+            Self::NotClaimed | Self::Orphaned => Status::Failed,
         }
     }
 
     /// Whether the worker may know better: a deadline is a rule, all else is a conclusion from silence.
     pub(super) fn is_presumed(self) -> bool {
         match self {
-            Self::NotStarted | Self::TooLong => false,
-            Self::GraceOver | Self::Orphaned => true,
+            Self::NotStarted | Self::TooLong | Self::SuspensionOver => false,
+            Self::GraceOver | Self::NotClaimed | Self::Orphaned => true,
         }
     }
 
@@ -63,12 +73,15 @@ impl Due {
         match self {
             Self::NotStarted | Self::TooLong => "TIMEOUT",
             Self::GraceOver => "ABORT_GRACE_EXPIRED",
-            Self::Orphaned => "ORPHANED",
+            Self::SuspensionOver => "SUSPENSION_TIMEOUT",
+            Self::NotClaimed | Self::Orphaned => "ORPHANED",
         }
     }
 
     pub(super) fn reason(self, run: &Run) -> String {
         match self {
+            Self::SuspensionOver => "still suspended at its suspension.deadline".to_owned(),
+            Self::NotClaimed => "ready to go on, and not claimed before its ready.deadline".to_owned(),
             Self::NotStarted if run.is_ready() => "not claimed again before its ready.deadline".to_owned(),
             Self::NotStarted => "not started before its start_deadline".to_owned(),
             Self::TooLong => "still running at its deadline".to_owned(),

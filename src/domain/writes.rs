@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Event, LeaseEpoch, Position, Request, Revision, Run, RunKey, Status, Time};
+use super::{Event, LeaseEpoch, Position, Priority, Request, Rest, Revision, Run, RunKey, Status, Time};
 
 /// A run to be stored.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct RunWrite {
 }
 
 /// The fields of a stored run that a writer needs to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The run's revision.
     pub revision: Revision,
@@ -26,26 +26,27 @@ pub struct Stored {
     pub due_at: Option<Time>,
     /// The epoch of the run's lease.
     pub epoch: LeaseEpoch,
-    /// Whether the run is [ready](Run::is_ready).
-    pub ready: bool,
+    /// See [`Run::queued_priority`].
+    pub priority: Option<Priority>,
+    /// See [`Run::rest`].
+    pub rest: Option<Box<Rest>>,
 }
 
 impl Stored {
     pub(super) fn of(run: &Run) -> Self {
         let epoch = run.supervision.epoch();
-        Self { revision: run.revision, status: run.status, due_at: run.due_at(), epoch, ready: run.is_ready() }
+        let rest = run.rest().map(Box::new);
+        let priority = run.queued_priority();
+        Self { revision: run.revision, status: run.status, due_at: run.due_at(), epoch, priority, rest }
     }
 }
 
 impl RunWrite {
-    /// The change of the row that a run has while it is [ready](Run::is_ready): the row is written with the time of the
-    /// run's creation, or deleted (none).
-    pub(super) fn readiness(&self) -> Option<(RunKey, Option<Time>)> {
-        match (self.before.is_some_and(|before| before.ready), self.run.is_ready()) {
-            (false, true) => Some((self.run.key(), Some(self.run.started_at))),
-            (true, false) => Some((self.run.key(), None)),
-            (true, true) | (false, false) => None,
-        }
+    /// The change of the row that a run has while it is [at rest](Run::is_at_rest): the row is written, or deleted (none).
+    pub(super) fn rest(&self) -> Option<(RunKey, Option<Rest>)> {
+        let before = self.before.as_ref().and_then(|before| before.rest.as_deref());
+        let rest = self.run.rest();
+        (before != rest.as_ref()).then(|| (self.run.key(), rest))
     }
 }
 

@@ -245,11 +245,11 @@ impl Watch<'_> {
         }
         let was = |status: Status| {
             let mut filter = filter.clone();
-            // The log does not tell whether the run was ready.
-            if filter.or_ready && !status.is_terminal() {
+            // The log does not tell whether the run was at rest.
+            if filter.or.take().is_some() && !status.is_terminal() {
                 filter.statuses.clear();
             }
-            filter.or_ready = false;
+            (filter.suspended, filter.ready, filter.suspension_kind) = (None, None, None);
             let mut run = now.without_metadata();
             run.status = status;
             filter.matches(&run)
@@ -260,8 +260,10 @@ impl Watch<'_> {
 
 /// The filter's conditions on fields of a run that never change.
 fn of_what_never_changes(filter: &Filter) -> Filter {
-    let Filter { task_thread_id, started_from, started_before, parent_run_id, continues_run_id, .. } = filter;
+    let Filter { task_thread_id, started_from, started_before, parent_run_id, continues_run_id, lifecycle, .. } =
+        filter;
     Filter {
+        lifecycle: lifecycle.clone(),
         task_thread_id: task_thread_id.clone(),
         started_from: *started_from,
         started_before: *started_before,
@@ -273,7 +275,8 @@ fn of_what_never_changes(filter: &Filter) -> Filter {
 
 /// Drops a filter's conditions on fields that an event set. The status has its own place in an event.
 fn forget_changed(filter: &mut Filter, changes: &Changes) {
-    let Filter { agent_id, workflow_id, audit_session_id, route, labels, .. } = filter;
+    let Filter { agent_id, workflow_id, audit_session_id, route, labels, phase, .. } = filter;
+    phase.take_if(|_| changes.refinements.as_ref().is_some_and(|change| change.phase.is_some()));
     agent_id.take_if(|_| changes.agent_id.is_some());
     workflow_id.take_if(|_| changes.links.workflow_id.is_some());
     audit_session_id.take_if(|_| changes.links.audit_session_id.is_some());

@@ -269,6 +269,7 @@ mod tests {
             status: after.status,
             at: Time::from_micros(0),
             held: false,
+            waits: false,
             event: Bytes::new(),
             run: vec![0; run_bytes].into(),
             filtered: Folded { before: None, after },

@@ -74,9 +74,13 @@ impl GroupKey {
             parent_run_id,
             continues_run_id,
             labels,
+            phase,
+            lifecycle,
+            suspension_kind: kind,
             ..
         } = &*self.filter;
-        let texts = [task_thread_id, audit_session_id, workflow_id, agent_id].into_iter().flatten().map(String::len);
+        let texts = [task_thread_id, audit_session_id, workflow_id, agent_id, phase, lifecycle, kind];
+        let texts = texts.into_iter().flatten().map(String::len);
         let runs = [parent_run_id, continues_run_id].into_iter().flatten().map(|run_id| run_id.len()).sum::<usize>();
         let labels = labels.iter().map(|(key, value)| 64 + key.len() + value.len());
         size_of::<(Self, Group, Filter)>() + 2 * (texts.sum::<usize>() + runs + labels.sum::<usize>())

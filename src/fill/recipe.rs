@@ -62,8 +62,16 @@ impl Recipe {
         let command = |(revision, ask): (u64, Ask)| {
             let principal = Principal::claimed(agent_id.clone());
             let (key, expected_revision, request) = (key.clone(), None, None);
-            let mut command =
-                Command { key, ask, expected_revision, request, principal, agents: Agents::All, trace: None };
+            let mut command = Command {
+                key,
+                ask,
+                expected_revision,
+                request,
+                principal,
+                agents: Agents::All,
+                oversize: Vec::new(),
+                trace: None,
+            };
             if keyed {
                 let (id, digest) = (format!("{}/{revision}", command.key.run_id), command.digest());
                 command.request = Some(Request { id, digest });

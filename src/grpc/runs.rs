@@ -125,6 +125,22 @@ impl RunService for Runs {
         Ok(Response::new(authority.request_abort(call).await?))
     }
 
+    async fn suspend_run(
+        &self,
+        request: Request<v1::SuspendRunRequest>,
+    ) -> Result<Response<v1::SuspendRunResponse>, Status> {
+        let (authority, call, _) = self.open(request).await?;
+        Ok(Response::new(authority.suspend_run(call).await?))
+    }
+
+    async fn resume_run(
+        &self,
+        request: Request<v1::ResumeRunRequest>,
+    ) -> Result<Response<v1::ResumeRunResponse>, Status> {
+        let (authority, call, _) = self.open(request).await?;
+        Ok(Response::new(authority.resume_run(call).await?))
+    }
+
     async fn archive_run(
         &self,
         request: Request<v1::ArchiveRunRequest>,

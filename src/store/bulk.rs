@@ -215,6 +215,7 @@ mod tests {
             expected_revision: None,
             request: None,
             principal: Principal::anonymous(),
+            oversize: Vec::new(),
             trace: None,
             agents: Agents::All,
         }

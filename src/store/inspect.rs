@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::contents::Beside;
 use super::json::RunColumns;
 use super::{Description, RunLog, StoreError};
-use crate::domain::{ContentRow, ContentTable, LedgerEpoch, Position, Positions, Revision, RunKey, Shard, Time};
+use crate::domain::{ContentRow, ContentTable, LedgerEpoch, Position, Positions, Rest, Revision, RunKey, Shard, Time};
 
 /// A ledger that is only read: its [log](RunLog), and the reads that only tools need. Every method is short
 /// statements or pages of a bounded number of bytes.
@@ -197,8 +197,8 @@ pub struct RunRow {
     pub active: Option<ActiveRow>,
     /// `epoch` and `ttl_ms` of the run's row in `leases`.
     pub lease: Option<(i64, i64)>,
-    /// `ready` of the run's row in `suspended`.
-    pub ready: Option<bool>,
+    /// The run's row in `suspended`.
+    pub rest: Option<Rest>,
     /// `parent_run_id` and `continues_run_id`.
     pub origin: [Option<String>; 2],
 }
@@ -216,6 +216,8 @@ pub struct ActiveRow {
     pub started_at: Time,
     /// `due_at`.
     pub due_at: Option<Time>,
+    /// `priority`.
+    pub priority: Option<i16>,
 }
 
 /// A row of `run_events`.
@@ -426,6 +428,10 @@ pub struct OldRun {
     pub started_at: Time,
     /// The run's owner.
     pub agent_id: Option<String>,
+    /// The kind of the run's suspension; none: it is not suspended.
+    pub suspension_kind: Option<String>,
+    /// Whether the next claim takes the running run.
+    pub ready: bool,
 }
 
 /// The size of a table.

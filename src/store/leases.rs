@@ -12,6 +12,10 @@ use crate::domain::{LeaseEpoch, Progress, Run, RunKey, Time};
 /// The interval at which a store is told that its process runs.
 pub const TICK_EVERY: Duration = Duration::from_millis(100);
 
+/// The time that passes after the authority was away before it acts upon a deadline of people: of a suspension, or of a run
+/// that is ready to go on. An interruption counts that is a quarter as long, as for leases with that ttl.
+pub const ACTS_AFTER_MS: u64 = 60_000;
+
 /// A lease that was renewed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Renewed {

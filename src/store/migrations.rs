@@ -7,7 +7,7 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The oldest release that can work with this release's schema. Every migration raises the database's `min_release`
 /// to it, and nothing else does.
-pub const MIN_RELEASE: &str = "0.6.0";
+pub const MIN_RELEASE: &str = "0.7.0";
 
 /// The migration that brings the ledger its key. On SQLite the program that migrates draws the key, in the transaction
 /// of this step.
@@ -62,6 +62,8 @@ pub const POSTGRES: &[Migration] = &[
         name: "lists_by_parents",
         sql: include_str!("../../migrations/postgres/0015_lists_by_parents.sql"),
     },
+    Migration { number: 16, name: "lifecycles", sql: include_str!("../../migrations/postgres/0016_lifecycles.sql") },
+    Migration { number: 17, name: "suspension", sql: include_str!("../../migrations/postgres/0017_suspension.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -89,6 +91,8 @@ pub const SQLITE: &[Migration] = &[
         name: "lists_by_parents",
         sql: include_str!("../../migrations/sqlite/0015_lists_by_parents.sql"),
     },
+    Migration { number: 16, name: "lifecycles", sql: include_str!("../../migrations/sqlite/0016_lifecycles.sql") },
+    Migration { number: 17, name: "suspension", sql: include_str!("../../migrations/sqlite/0017_suspension.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -1,5 +1,7 @@
 //! The path on which namespaces are looked up, listed, made, changed and deleted.
 
+use std::fmt;
+
 use async_trait::async_trait;
 
 use super::{OfLedger, StoreError};
@@ -47,12 +49,12 @@ pub trait Namespaces: OfLedger {
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError>;
 }
 
-/// A namespace that was not changed, or perhaps was.
+/// A namespace that was not changed, or perhaps was; or a lifecycle that was not put.
 #[derive(Debug, thiserror::Error)]
-pub enum ChangeError {
+pub enum ChangeError<R: fmt::Debug = NamespaceRefusal> {
     /// The rules refuse it.
     #[error("the change is refused: {0:?}")]
-    Refused(NamespaceRefusal),
+    Refused(R),
     /// Surely nothing was changed.
     #[error("the change was not made")]
     NotApplied(#[from] StoreError),

@@ -14,15 +14,16 @@ use uuid::Uuid;
 pub use self::calls::{Call, Calls};
 use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
-use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Walk};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, Page, PoolUse, Purges, RunLog,
-    Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page, PoolUse,
+    Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
-    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand,
-    NamespaceDecision, NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
+    LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 
@@ -160,10 +161,11 @@ impl<S: Runs + ?Sized> Runs for Observed<S> {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
+        by: CountBy,
         reach: Reach,
     ) -> Result<RunCounts, StoreError> {
         self.calls.count(Call::Count);
-        self.inner.count(namespace, filter, before, reach).await
+        self.inner.count(namespace, filter, before, by, reach).await
     }
 
     async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
@@ -171,9 +173,20 @@ impl<S: Runs + ?Sized> Runs for Observed<S> {
         self.inner.beside(key, asked).await
     }
 
-    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+    async fn next_priority(&self, namespace: &Namespace, below: i16) -> Result<Option<Priority>, StoreError> {
+        self.calls.count(Call::NextPriority);
+        self.inner.next_priority(namespace, below).await
+    }
+
+    async fn ready(
+        &self,
+        namespace: &Namespace,
+        of: ReadyOf,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<RunPage, StoreError> {
         self.calls.count(Call::Ready);
-        self.inner.ready(namespace, after, limit).await
+        self.inner.ready(namespace, of, after, limit).await
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
@@ -258,6 +271,49 @@ impl<S: Namespaces + ?Sized> Namespaces for Observed<S> {
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         self.calls.count(Call::ChangeNamespace);
         self.inner.change_namespace(command).await
+    }
+}
+
+#[async_trait]
+impl<S: Lifecycles + ?Sized> Lifecycles for Observed<S> {
+    async fn put_lifecycle(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>> {
+        self.calls.count(Call::PutLifecycle);
+        self.inner.put_lifecycle(put).await
+    }
+
+    async fn lifecycle(
+        &self,
+        namespace: &Namespace,
+        name: &LifecycleName,
+    ) -> Result<Option<LifecycleRecord>, StoreError> {
+        self.calls.count(Call::Lifecycle);
+        self.inner.lifecycle(namespace, name).await
+    }
+
+    async fn declared(&self, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError> {
+        self.calls.count(Call::Declared);
+        self.inner.declared(key).await
+    }
+
+    async fn list_lifecycles(
+        &self,
+        namespace: &Namespace,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<LifecycleRecord>, StoreError> {
+        self.calls.count(Call::ListLifecycles);
+        self.inner.list_lifecycles(namespace, after, limit).await
+    }
+
+    async fn lifecycle_versions(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        below: u32,
+        limit: usize,
+    ) -> Result<Vec<LifecycleRecord>, StoreError> {
+        self.calls.count(Call::LifecycleVersions);
+        self.inner.lifecycle_versions(namespace, name, below, limit).await
     }
 }
 

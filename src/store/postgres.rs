@@ -8,6 +8,7 @@ mod alone;
 mod announce;
 mod bulk;
 mod changes;
+mod changing;
 mod commit;
 pub mod dsn;
 mod ends;
@@ -16,6 +17,7 @@ mod grants;
 mod held;
 mod ids;
 mod inspect;
+mod lifecycles;
 mod lineage;
 mod migrate;
 mod min_release;
@@ -38,6 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -51,11 +54,12 @@ pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;
 pub use self::inspect::PostgresInspect;
 pub use self::namespaces::of_namespaces;
-pub use self::query::{count as of_a_count, list as of_a_list};
+pub use self::query::{count as of_a_count, list as of_a_list, of_queues};
 pub use self::read::of_held_runs;
 use self::sessions::CREATE_MAX;
 pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 pub use self::sides::contents::of_links;
+pub use self::sides::lifecycles::of_lifecycles;
 pub use self::sides::max_running::of_max_running;
 pub use self::upkeep::claims::of_claims;
 pub use self::upkeep::leases::{of_leases, of_overdue};
@@ -66,16 +70,17 @@ use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::plan::Plan;
-use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Walk};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, PoolUse,
-    Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, OpenError, Page,
+    PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand,
-    NamespaceDecision, NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
+    LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 use crate::supervise::Supervisor;
@@ -87,6 +92,8 @@ pub struct PostgresStore {
     commits: CommitPath,
     over_shards: OverShards,
     announcer: Announcer,
+    /// The turn of puts of lifecycles.
+    puts: Mutex<()>,
 }
 
 impl PostgresStore {
@@ -111,6 +118,7 @@ impl PostgresStore {
             description,
             commits,
             over_shards: OverShards::new(ledger.shard_count),
+            puts: Mutex::new(()),
             announcer: if options.notify { Announcer::start(connector, supervisor) } else { Announcer::silent() },
         })
     }
@@ -277,17 +285,28 @@ impl Runs for PostgresStore {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
+        by: CountBy,
         reach: Reach,
     ) -> Result<RunCounts, StoreError> {
-        query::count_runs(&self.commits.sessions, namespace, filter, before, reach).await
+        query::count_runs(&self.commits.sessions, namespace, filter, before, (by, reach)).await
     }
 
     async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
         read::beside(&self.commits.sessions, self.shard_of(key), key, asked).await
     }
 
-    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
-        query::ready_runs(&self.commits.sessions, namespace, after, limit).await
+    async fn next_priority(&self, namespace: &Namespace, below: i16) -> Result<Option<Priority>, StoreError> {
+        query::next_priority(&self.commits.sessions, namespace, below).await
+    }
+
+    async fn ready(
+        &self,
+        namespace: &Namespace,
+        of: ReadyOf,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<RunPage, StoreError> {
+        query::ready_runs(&self.commits.sessions, namespace, of, after, limit).await
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
@@ -367,6 +386,51 @@ impl Namespaces for PostgresStore {
 }
 
 #[async_trait]
+impl Lifecycles for PostgresStore {
+    async fn put_lifecycle(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>> {
+        let outcome = lifecycles::put(&self.commits.sessions, &self.puts, put).await?;
+        self.commits.hints.lifecycles().put(put, &outcome);
+        Ok(outcome)
+    }
+
+    async fn lifecycle(
+        &self,
+        namespace: &Namespace,
+        name: &LifecycleName,
+    ) -> Result<Option<LifecycleRecord>, StoreError> {
+        lifecycles::named(&self.commits.sessions, namespace, name).await
+    }
+
+    async fn declared(&self, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError> {
+        match (key, self.commits.hints.lifecycles().get(key)) {
+            (LifecycleKey::Pinned(..), Some(declared)) => Ok(Some(declared)),
+            (LifecycleKey::Pinned(..) | LifecycleKey::Named(..), _) => {
+                lifecycles::what_is_declared(&self.commits.sessions, key).await
+            }
+        }
+    }
+
+    async fn list_lifecycles(
+        &self,
+        namespace: &Namespace,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<LifecycleRecord>, StoreError> {
+        lifecycles::list(&self.commits.sessions, namespace, after, limit).await
+    }
+
+    async fn lifecycle_versions(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        below: u32,
+        limit: usize,
+    ) -> Result<Vec<LifecycleRecord>, StoreError> {
+        lifecycles::versions(&self.commits.sessions, namespace, name, below, limit).await
+    }
+}
+
+#[async_trait]
 impl Purges for PostgresStore {
     async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
         retention::retentions(&self.commits.sessions).await
@@ -397,7 +461,11 @@ impl Store for PostgresStore {
 
     fn memory(&self) -> Vec<Part> {
         let (bytes, bytes_max) = self.commits.hints.bytes();
-        vec![Part { name: "hints", bytes, bytes_max: Some(bytes_max) }]
+        let (declared, declared_max) = self.commits.hints.lifecycles().bytes();
+        vec![
+            Part { name: "hints", bytes, bytes_max: Some(bytes_max) },
+            Part { name: "lifecycles", bytes: declared, bytes_max: Some(declared_max) },
+        ]
     }
 
     fn pools(&self) -> Vec<PoolUse> {

@@ -11,7 +11,7 @@ pub(super) mod page;
 use std::collections::BTreeMap;
 
 use super::PAGE_BYTES_MAX;
-use crate::domain::{Filter, Namespace, Run, RunId, Status, Time};
+use crate::domain::{Filter, Namespace, Priority, Run, RunId, Status, Time};
 
 /// How far a list or a count looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,15 @@ impl Reach {
 /// Ready runs that one read is to bring at most: without their metadata, they are three megabytes at the most.
 pub const READY_RUNS_MAX: usize = 256;
 
+/// Which of the ready runs are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyOf {
+    /// Those whose claim was not begun; else those that go on after a suspension.
+    pub not_begun: bool,
+    /// Those of this priority.
+    pub priority: Priority,
+}
+
 /// A question for a list of runs.
 #[derive(Clone, Debug)]
 pub struct RunQuery {
@@ -102,6 +111,68 @@ pub struct Place {
     pub run_id: RunId,
 }
 
+/// A run's place among those that wait for a claim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClaimPlace {
+    /// The priority, counted down: what comes first is the smallest.
+    rank: i16,
+    /// The place among the runs of that priority.
+    pub within: Place,
+}
+
+impl ClaimPlace {
+    /// The place of a run.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        Self::at(run.priority(), Place::of(run))
+    }
+
+    /// A place among the runs of a priority.
+    #[must_use]
+    pub fn at(priority: Priority, within: Place) -> Self {
+        Self { rank: -priority.get(), within }
+    }
+
+    /// The same run's place, with another priority.
+    #[must_use]
+    pub fn with(&self, priority: Priority) -> Self {
+        Self::at(priority, self.within.clone())
+    }
+
+    /// The priority; none for the place before every run and the place after every run.
+    #[must_use]
+    pub fn priority(&self) -> Option<Priority> {
+        Priority::of(-i32::from(self.rank))
+    }
+
+    /// The place before every run.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { rank: i16::MIN + 1, within: Place::start() }
+    }
+
+    /// The place before this run, and after every run of the same priority and an earlier time.
+    #[must_use]
+    pub fn before(&self) -> Self {
+        Self { rank: self.rank, within: self.within.before() }
+    }
+
+    /// The place after every run.
+    #[must_use]
+    pub fn end() -> Self {
+        Self { rank: i16::MAX, within: Place::end() }
+    }
+}
+
+/// A page of the runs that wait for a claim, in their order.
+#[derive(Debug, Default)]
+pub struct ClaimPage {
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// The place to go on from; none at the end.
+    pub next: Option<ClaimPlace>,
+}
+
 /// A page of a list.
 #[derive(Debug, Default)]
 pub struct RunPage {
@@ -112,11 +183,29 @@ pub struct RunPage {
     pub next: Option<Place>,
 }
 
+/// What runs are counted by, beside their status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CountBy {
+    /// Their phase.
+    pub phase: bool,
+    /// The kind of their suspension.
+    pub suspension: bool,
+}
+
+impl CountBy {
+    /// Their status alone.
+    pub const STATUS: Self = Self { phase: false, suspension: false };
+}
+
 /// The number of runs that match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
     /// The number for each status that occurs among the runs that match.
     pub counts: BTreeMap<Status, u64>,
+    /// The number for each phase that occurs, where runs are counted by it; empty: in none.
+    pub phases: BTreeMap<String, u64>,
+    /// The number of suspended ones for each kind that occurs, where runs are counted by it.
+    pub suspensions: BTreeMap<String, u64>,
     /// There are more runs than [the walk](Reach::count_runs_max) looks at: those counted are the newest.
     pub truncated: bool,
 }
@@ -206,6 +295,12 @@ pub enum By {
     AuditSession,
     /// The runs that are not terminal, in the table `active`.
     Active,
+    /// The runs that are at rest, in the table `suspended`.
+    Suspended,
+    /// The pending runs of one priority, in the table `active`.
+    Priority,
+    /// The runs that are not terminal and have no priority there, in the table `active`.
+    Unprioritised,
     /// The runs of one owner.
     Agent,
     /// The runs of one workflow.
@@ -220,11 +315,14 @@ pub enum By {
 
 impl By {
     /// All of the indexes.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Continued,
         Self::Parent,
         Self::TaskThread,
         Self::AuditSession,
+        Self::Suspended,
+        Self::Priority,
+        Self::Unprioritised,
         Self::Active,
         Self::Agent,
         Self::Workflow,
@@ -243,6 +341,10 @@ impl By {
             Self::TaskThread
         } else if filter.audit_session_id.is_some() {
             Self::AuditSession
+        } else if filter.suspended == Some(true) || filter.ready == Some(true) || filter.suspension_kind.is_some() {
+            Self::Suspended
+        } else if active && let Some(priority) = filter.priority {
+            if priority.is_none() { Self::Unprioritised } else { Self::Priority }
         } else if active {
             Self::Active
         } else if filter.agent_id.is_some() {
@@ -260,7 +362,9 @@ impl By {
         match self {
             Self::TaskThread => "runs_by_task_thread",
             Self::AuditSession => "runs_by_audit_session",
-            Self::Active => "active_by_start",
+            Self::Active | Self::Unprioritised => "active_by_start",
+            Self::Suspended => "suspended_by_start",
+            Self::Priority => "active_by_priority",
             Self::Agent => "runs_by_agent",
             Self::Workflow => "runs_by_workflow",
             Self::Parent => "runs_by_parent",
@@ -278,11 +382,12 @@ impl By {
             Self::Workflow => Some("workflow_id"),
             Self::Parent => Some("parent_run_id"),
             Self::Continued => Some("continues_run_id"),
-            Self::Active | Self::Start => None,
+            Self::Priority => Some("priority"),
+            Self::Active | Self::Unprioritised | Self::Suspended | Self::Start => None,
         }
     }
 
-    /// The value that this column must have.
+    /// The text that this column must have.
     pub(super) fn value(self, filter: &Filter) -> Option<&str> {
         self.column().and_then(|column| filter::text(filter, column))
     }
@@ -292,9 +397,10 @@ impl By {
     /// in the order in which they occur. `every`: the index's own condition, which is true of all rows, where SQL must
     /// state it.
     pub(super) fn range(self, table: &str, every: &str) -> String {
-        let known = self
-            .column()
-            .map_or_else(|| every.to_owned(), |column| format!(" and {table}{column} = {}", filter::parameter(column)));
+        let known = match self.column() {
+            None => every.to_owned(),
+            Some(column) => format!(" and {table}{column} = {}", filter::parameter(column)),
+        };
         let place = format!("({table}started_at, {table}run_id)");
         format!("{table}namespace = $1\n          and {place} > ($2, $3) and {place} < ($4, $5){known}")
     }
@@ -351,7 +457,19 @@ mod tests {
         filter.continues_run_id = Some("x".into());
         assert_eq!(By::of(&filter), By::Continued);
         for by in By::ALL {
-            assert_eq!(by.column().is_some(), by.value(&filter).is_some(), "{by:?}");
+            let is_of_a_text = by.column().is_some_and(|column| column != "priority");
+            assert_eq!(is_of_a_text, by.value(&filter).is_some(), "{by:?}");
+        }
+        let pending: Filter = Filter { statuses: [Status::Pending].into(), agent_id: text(), ..Filter::default() };
+        for (priority, by) in [(Some(Priority::NONE), By::Unprioritised), (Priority::of(7), By::Priority)] {
+            assert_eq!(By::of(&Filter { priority, ..pending.clone() }), by);
+        }
+        for filter in [
+            Filter { suspended: Some(true), ..pending.clone() },
+            Filter { ready: Some(true), ..pending.clone() },
+            Filter { suspension_kind: text(), ..pending },
+        ] {
+            assert_eq!(By::of(&filter), By::Suspended);
         }
     }
 

@@ -6,6 +6,7 @@
 //! [`inspect::rows`](super::inspect::rows) for rows as they stand.
 
 pub(super) mod events;
+pub(super) mod lifecycles;
 pub(super) mod namespaces;
 pub(super) mod runs;
 pub(super) mod sides;

@@ -4,9 +4,9 @@ use async_trait::async_trait;
 
 use super::contents::Beside;
 use super::leases::KeptLease;
-use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::{OfLedger, StoreError};
-use crate::domain::{ContentRow, Filter, LabelValue, Namespace, Revision, Run, RunId, RunKey, Status};
+use crate::domain::{ContentRow, Filter, LabelValue, Namespace, Priority, Revision, Run, RunId, RunKey, Status};
 
 /// A run as it is, with its lease as it is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct RunAsKept {
 impl RunAsKept {
     /// Whether a row of `leases` belongs to a run: only then is the table looked at.
     pub(in crate::store) fn keeps_lease(run: &Run) -> bool {
-        run.status == Status::Running && run.supervision.lease.is_some() && !run.is_ready()
+        run.status == Status::Running && run.supervision.lease.is_some() && !run.is_at_rest()
     }
 }
 
@@ -102,6 +102,7 @@ pub trait Runs: OfLedger {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
+        by: CountBy,
         reach: Reach,
     ) -> Result<RunCounts, StoreError>;
 
@@ -111,10 +112,25 @@ pub trait Runs: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError>;
+    async fn ready(
+        &self,
+        namespace: &Namespace,
+        of: ReadyOf,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<RunPage, StoreError>;
+
+    /// The highest priority, below one, that a run has which waits for a claim; none where there is none, or none but runs
+    /// that have no priority.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn next_priority(&self, namespace: &Namespace, below: i16) -> Result<Option<Priority>, StoreError>;
 
     /// The runs that count towards the claims' limits on values of labels, in the order of the values, those of each
-    /// by id: claimed under a [`MaxRunning`](crate::domain::MaxRunning), and neither terminal nor ready.
+    /// by id: claimed under a [`MaxRunning`](crate::domain::MaxRunning), and neither terminal nor at rest without their
+    /// slot.
     ///
     /// # Errors
     ///

@@ -14,6 +14,7 @@ mod errors;
 mod identity;
 mod ids;
 mod inspect;
+mod lifecycles;
 mod lock;
 mod migrate;
 mod namespaces;
@@ -42,20 +43,22 @@ use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::OpenOptions;
 use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
+use super::lifecycles::Versions;
 use super::migrations::{Migrated, SQLITE};
 use super::plan::Plan;
-use super::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Walk};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Namespaces, OfLedger, OpenError, Page, PoolUse,
-    Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, PoolUse, Purges, RunLog, Runs,
+    Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::clock::Clock;
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand,
-    NamespaceDecision, NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Positions, Priority,
+    Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
+use crate::memory::Part;
 pub use bulk::SqliteBulk;
 use connections::Connections;
 pub use inspect::SqliteInspect;
@@ -69,6 +72,8 @@ pub struct SqliteStore {
     description: Description,
     /// Notified when a redaction was committed.
     redacted: Arc<Notify>,
+    /// The versions of lifecycles that were read last.
+    versions: Arc<Versions>,
 }
 
 impl SqliteStore {
@@ -92,6 +97,7 @@ impl SqliteStore {
             ledger: opened.ledger,
             description,
             redacted: Arc::default(),
+            versions: Arc::new(Versions::new(options.lifecycle_bytes)),
         })
     }
 
@@ -115,6 +121,7 @@ impl SqliteStore {
             ledger: opened.ledger,
             description,
             redacted: Arc::default(),
+            versions: Arc::new(Versions::new(options.lifecycle_bytes)),
         })
     }
 
@@ -180,10 +187,13 @@ impl Commits for SqliteStore {
         commands: Arc<[Arc<Command>]>,
         rules: &Arc<dyn Decide>,
     ) -> Result<Decided, CommitError> {
-        let (clock, rules) = (self.clock.clone(), rules.clone());
+        let (clock, rules, versions) = (self.clock.clone(), rules.clone(), self.versions.clone());
         let (committed, looked) = self
             .connections
-            .write_and_look(move |connection| commit::commit(connection, shard, commit_id, &commands, &*rules, &clock))
+            .write_and_look(move |connection| {
+                let known = (&*clock, &*versions);
+                commit::commit(connection, shard, commit_id, &commands, &*rules, known)
+            })
             .await?;
         if committed.as_ref().is_ok_and(|decided| commit::redact::is_among(&decided.events)) {
             self.redacted.notify_one();
@@ -294,10 +304,13 @@ impl Runs for SqliteStore {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
+        by: CountBy,
         reach: Reach,
     ) -> Result<RunCounts, StoreError> {
         let (namespace, filter, before) = (namespace.clone(), filter.clone(), before.cloned());
-        self.connections.read(move |connection| query::count(connection, &namespace, &filter, before, reach)).await?
+        self.connections
+            .read(move |connection| query::count(connection, &namespace, &filter, before, (by, reach)))
+            .await?
     }
 
     async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
@@ -305,9 +318,20 @@ impl Runs for SqliteStore {
         self.connections.read(move |connection| read::beside(connection, shard, &key, &asked)).await?
     }
 
-    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
+    async fn next_priority(&self, namespace: &Namespace, below: i16) -> Result<Option<Priority>, StoreError> {
+        let namespace = namespace.clone();
+        self.connections.read(move |connection| query::next_priority(connection, &namespace, below)).await?
+    }
+
+    async fn ready(
+        &self,
+        namespace: &Namespace,
+        of: ReadyOf,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<RunPage, StoreError> {
         let (namespace, after) = (namespace.clone(), after.cloned());
-        self.connections.read(move |connection| query::ready(connection, &namespace, after, limit)).await?
+        self.connections.read(move |connection| query::ready(connection, &namespace, of, after, limit)).await?
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
@@ -409,6 +433,11 @@ impl Store for SqliteStore {
         self.description.clone()
     }
 
+    fn memory(&self) -> Vec<Part> {
+        let (bytes, bytes_max) = self.versions.bytes();
+        vec![Part { name: "lifecycles", bytes, bytes_max: Some(bytes_max) }]
+    }
+
     fn pools(&self) -> Vec<PoolUse> {
         self.connections.pools()
     }
@@ -455,35 +484,5 @@ impl Purges for SqliteStore {
     async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
         let (walk, due, clock) = (walk.clone(), due.clone(), self.clock.clone());
         self.connections.write(move |it| retention::purge(it, shard, &walk, &due, clock.as_ref())).await?
-    }
-}
-
-#[async_trait]
-impl Namespaces for SqliteStore {
-    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
-        let names = names.to_vec();
-        self.connections.read(move |connection| namespaces::named(connection, &names)).await?
-    }
-
-    async fn list_namespaces(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<NamespaceRecord>, StoreError> {
-        let (prefix, after) = (prefix.to_owned(), after.to_owned());
-        self.connections.read(move |connection| namespaces::list(connection, (&prefix, &after), limit)).await?
-    }
-
-    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
-        let (name, upto) = (name.clone(), upto.clone());
-        self.connections.write(move |connection| namespaces::note_exported(connection, &name, &upto)).await?
-    }
-
-    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
-        let (command, clock) = (command.clone(), self.clock.clone());
-        let change =
-            move |connection: &mut rusqlite::Connection| namespaces::change(connection, &command, clock.as_ref());
-        self.connections.write(change).await?
     }
 }

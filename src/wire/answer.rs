@@ -54,8 +54,8 @@ impl From<&Ready> for v1::Ready {
 
 impl From<&Lease> for v1::Lease {
     fn from(lease: &Lease) -> Self {
-        let Lease { epoch, ttl_ms, released } = *lease;
-        Self { epoch: epoch.into(), ttl: Some(duration(ttl_ms)), expires_at: None, released }
+        let Lease { epoch, ttl_ms, released, resting } = *lease;
+        Self { epoch: epoch.into(), ttl: Some(duration(ttl_ms)), expires_at: None, released, resting }
     }
 }
 
@@ -82,6 +82,7 @@ impl From<&LateReport> for v1::LateReport {
             metadata: metadata(&report.metadata),
             result: report.result.map(|result| result.content.into()),
             link_count: report.links,
+            phase: text(report.phase.as_ref()),
         }
     }
 }
@@ -233,6 +234,8 @@ impl From<EventType> for v1::RunEventType {
             EventType::AbortRequested => Self::AbortRequested,
             EventType::LateReported => Self::LateReported,
             EventType::Ready => Self::Ready,
+            EventType::Suspended => Self::Suspended,
+            EventType::Resumed => Self::Resumed,
             EventType::Archived => Self::Archived,
             EventType::Restored => Self::Restored,
             EventType::Redacted => Self::Redacted,
@@ -277,7 +280,11 @@ pub(super) fn text(text: Option<&String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{ContentDigest, Ending, LinksChange, Metadata, Refinements, ResultDigest, Supervision};
+    use crate::domain::{
+        ContentDigest, Ending, LifecycleId, LifecyclePin, LimitThen, LinksChange, Metadata, Priority, Refinements,
+        Requirement, ResultDigest, Supervision,
+    };
+    use crate::wire::suspension;
 
     #[test]
     fn a_time_before_the_epoch_has_positive_nanos() {
@@ -306,7 +313,7 @@ mod tests {
             ending: Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) },
             labels: [("k".into(), "v".into())].into(),
             supervision: Supervision {
-                lease: Some(Lease { epoch: 2.into(), ttl_ms: 1_500, released: true }),
+                lease: Some(Lease { epoch: 2.into(), ttl_ms: 1_500, released: true, resting: true }),
                 start_deadline: Some(at(5)),
                 run_timeout_ms: Some(1),
                 abort_request: Some(Box::new(AbortRequest {
@@ -326,17 +333,30 @@ mod tests {
                     metadata: Metadata::default(),
                     result: Some(result),
                     links: 1,
+                    phase: Some("late".into()),
                 })),
                 ready: None,
                 unbegun: None,
                 rest_micros: 2_000,
+                grantee: None,
             },
             refinements: Some(Box::new(Refinements {
                 input: Some(ContentDigest::of("{}")),
                 result: Some(result),
                 links: 2,
+                priority: Priority::of(-7).unwrap(),
                 parent_run_id: Some("parent".into()),
                 continues_run_id: Some("before".into()),
+                lifecycle: Some(LifecyclePin { id: LifecycleId { name: "review".into(), version: 3 }, digest: 7 }),
+                phase: Some("drafting".into()),
+                phase_started_at: Some(at(9)),
+                iteration: 4,
+                max_iterations: Some(5),
+                max_iterations_then: Some(LimitThen::Abort),
+                word: Some("blocked".into()),
+                met: [Requirement::Link("evidence".into())].into(),
+                suspension: Some(Box::new(suspension::tests::whole())),
+                resumed_from: Some(Box::new(suspension::tests::whole())),
             })),
             metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
         }
@@ -369,6 +389,7 @@ mod tests {
                 ttl: Some(Duration { seconds: 1, nanos: 500_000_000 }),
                 expires_at: None,
                 released: true,
+                resting: true,
             }),
             presumed: true,
             abort_request: Some(v1::AbortRequest {
@@ -387,15 +408,27 @@ mod tests {
                 metadata: None,
                 result: Some(content()),
                 link_count: 1,
+                phase: "late".into(),
             }),
             input: Some(content()),
             result: Some(content()),
             link_count: 2,
             parent_run_id: "parent".into(),
             continues_run_id: "before".into(),
+            lifecycle: "review@3".into(),
+            phase: "drafting".into(),
+            phase_started_at: Some(timestamp(at(9))),
+            iteration: 4,
+            max_iterations: 5,
+            max_iterations_then: v1::LimitThen::Abort.into(),
+            word: "blocked".into(),
+            priority: -7,
+            suspension: Some(Box::new(suspension::tests::shown())),
+            resumed_from: Some(Box::new(suspension::tests::shown())),
             outcome: v1::RunStatus::Completed.into(),
             start_deadline: Some(timestamp(at(5))),
-            deadline: Some(timestamp(at(3_002))),
+            // It is at rest.
+            deadline: None,
             progress: None,
             ready: None,
             ..v1::Run::default()

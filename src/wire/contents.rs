@@ -7,6 +7,7 @@ use runledger_proto::v1;
 
 use super::answer::text;
 use super::metadata::object_of;
+use super::phases;
 use super::validate::Violations;
 use crate::domain::limits::{
     CALL_CONTENTS_BYTES_MAX, CALL_CONTENTS_WIRE_FACTOR, CALL_LINKS_BYTES_MAX, CONTENT_BYTES_MAX,
@@ -34,7 +35,7 @@ pub(super) fn with_metadata(
     let content = Content::from(&object_of(field, content, CONTENT_BYTES_MAX, violations));
     let bytes = content.text().len() + if metadata.is_empty() { 0 } else { metadata.bytes() };
     if bytes > CALL_CONTENTS_BYTES_MAX {
-        violations.push(
+        violations.oversize(
             field,
             format!("is {bytes} bytes as compact JSON with the metadata; the limit is {CALL_CONTENTS_BYTES_MAX}"),
         );
@@ -113,15 +114,17 @@ pub(super) fn show(run: &Run, shown: &mut v1::Run) {
     shown.link_count = refinements.links;
     shown.parent_run_id = refinements.parent_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
     shown.continues_run_id = refinements.continues_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    phases::show(refinements, run.status, shown);
 }
 
 pub(super) fn show_change(change: &RefinementsChange, shown: &mut v1::RunChanges) {
-    let RefinementsChange { input, result, links, parent_run_id, continues_run_id } = change;
+    let RefinementsChange { input, result, links, parent_run_id, continues_run_id, .. } = change;
     shown.input = input.map(Into::into);
     shown.result = result.map(Into::into);
     shown.links = links.iter().map(Into::into).collect();
     shown.parent_run_id = parent_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
     shown.continues_run_id = continues_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    phases::show_change(change, shown);
 }
 
 /// Rows that were read of a run, in an answer.

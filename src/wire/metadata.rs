@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::validate::{Violations, excerpt};
 use crate::domain::Metadata;
-use crate::domain::limits::METADATA_DEPTH_MAX;
+use crate::domain::limits::{METADATA_DEPTH_MAX, UNMASKED_BYTES_MAX};
 use crate::domain::metadata::canonical_number;
 
 /// Bytes of a path that a violation shows.
@@ -24,8 +24,14 @@ pub(super) fn metadata(metadata: Option<Struct>, bytes_max: usize, violations: &
 pub(super) fn object_of(field: &'static str, of: Struct, bytes_max: usize, violations: &mut Violations) -> Metadata {
     let found = Metadata::from(object(of, &Path::Root(field), violations));
     let bytes = found.bytes();
-    if bytes > bytes_max {
-        violations.push(field, format!("is {bytes} bytes as compact JSON; the limit is {bytes_max}"));
+    if bytes > UNMASKED_BYTES_MAX.max(bytes_max) {
+        let unmasked = UNMASKED_BYTES_MAX;
+        violations.push(
+            field,
+            format!("is {bytes} bytes as compact JSON; the limit is {bytes_max}, and {unmasked} before it is masked"),
+        );
+    } else if bytes > bytes_max {
+        violations.oversize(field, format!("is {bytes} bytes as compact JSON; the limit is {bytes_max}"));
     }
     found
 }

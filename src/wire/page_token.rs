@@ -133,11 +133,17 @@ impl Question {
             route,
             parent_run_id,
             continues_run_id,
+            phase,
+            lifecycle,
             labels,
             started_from,
             started_before,
             archived,
-            or_ready: _,
+            suspended,
+            ready,
+            suspension_kind,
+            priority: _,
+            or: _,
         } = filter;
         for link in [task_thread_id, agent_id, workflow_id, audit_session_id] {
             self.optional(link.as_ref().map(String::as_bytes));
@@ -156,7 +162,20 @@ impl Question {
         if *archived != Some(false) {
             self.optional(archived.map(|archived| [u8::from(archived)]).as_ref().map(<[u8; 1]>::as_slice));
         }
-        for (name, run_id) in [("parent", parent_run_id), ("continues", continues_run_id)] {
+        let ids = [parent_run_id, continues_run_id].map(Option::as_deref);
+        let [parent, continued] = ids;
+        let stands = [phase, lifecycle, suspension_kind].map(Option::as_deref);
+        let [phase, lifecycle, kind] = stands;
+        let [suspended, ready] = [suspended, ready].map(|flag| flag.map(|flag| if flag { "true" } else { "false" }));
+        for (name, run_id) in [
+            ("parent", parent),
+            ("continues", continued),
+            ("phase", phase),
+            ("lifecycle", lifecycle),
+            ("suspended", suspended),
+            ("ready", ready),
+            ("suspension_kind", kind),
+        ] {
             if let Some(run_id) = run_id {
                 // No label's key is empty: a label of this name is another filter.
                 self.part(b"");

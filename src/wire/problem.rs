@@ -5,10 +5,12 @@
 
 mod code;
 mod denied;
+mod lifecycles;
 mod namespaces;
 mod not_held;
 mod refused;
 mod sealed;
+mod suspended;
 
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use tonic_types::pb::RetryInfo;
 
 pub use self::code::Code;
 pub use self::denied::{agent_denied, credential_ends, denied, lacking, let_in_no_more, namespace_denied, role_denied};
+pub use self::lifecycles::{not_found as lifecycle_not_found, put_refusal};
 pub use self::namespaces::{namespace_refusal, not_found as namespace_not_found};
 pub use self::refused::refusal;
 pub use self::sealed::Problem;

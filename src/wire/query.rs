@@ -12,8 +12,10 @@ use super::request::run_key;
 use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
 use crate::domain::limits::STATUSES_MAX;
-use crate::domain::{Filter, LedgerEpoch, MaxRunning, Request, Revision, Route, RunKey, Status, Time, Violation};
+use crate::domain::{Filter, LedgerEpoch, MaxRunning, Request, Revision, Route, RunKey, Status, Take, Time, Violation};
+use crate::feed::WaitUntil;
 use crate::feed::cursor::ViewOf;
+use crate::store::query::CountBy;
 use runledger_proto::v1;
 use runledger_proto::v1::watch_runs_request::Initial;
 
@@ -77,15 +79,15 @@ pub fn list_runs(request: v1::ListRunsRequest) -> Result<RunList, Vec<Violation>
     violations.settle(RunList { filter, page_size, full })
 }
 
-/// The filter of a `CountRuns`.
+/// The filter of a `CountRuns`, and what runs are counted by.
 ///
 /// # Errors
 ///
 /// Every violation.
-pub fn count_runs(request: v1::CountRunsRequest) -> Result<Filter, Vec<Violation>> {
+pub fn count_runs(request: v1::CountRunsRequest) -> Result<(Filter, CountBy), Vec<Violation>> {
     let mut violations = Violations::default();
     let filter = filter(request.filter, Some(false), &mut violations);
-    violations.settle(filter)
+    violations.settle((filter, CountBy { phase: request.by_phase, suspension: request.by_suspension }))
 }
 
 /// The filter and the first view of a `WatchRuns`. The cursor is for [`cursor`](super::cursor).
@@ -137,7 +139,7 @@ pub fn watch_run(request: v1::WatchRunRequest, caller: &Caller) -> Result<WatchR
 /// # Errors
 ///
 /// Every violation.
-pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey, Duration), Vec<Violation>> {
+pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey, Duration, WaitUntil), Vec<Violation>> {
     let mut violations = Violations::default();
     violations.run_id(&request.run_id);
     let timeout = request.timeout.map_or(Some(WAIT_DEFAULT), domain_duration);
@@ -146,7 +148,15 @@ pub fn wait_run(request: v1::WaitRunRequest, caller: &Caller) -> Result<(RunKey,
         violations.push("timeout", "must be 0 to 24 hours");
     }
     let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() };
-    violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT)))
+    let until = match v1::WaitUntil::try_from(request.until) {
+        Ok(v1::WaitUntil::Unspecified | v1::WaitUntil::Terminal) => WaitUntil::Terminal,
+        Ok(v1::WaitUntil::Suspended) => WaitUntil::Suspended,
+        Err(_) => {
+            violations.push("until", format!("{} is not a value of WaitUntil", request.until));
+            WaitUntil::Terminal
+        }
+    };
+    violations.settle((key, timeout.unwrap_or(WAIT_DEFAULT), until))
 }
 
 /// The question of a `GetRun`.
@@ -201,6 +211,8 @@ pub fn list_links(request: v1::ListLinksRequest, caller: &Caller) -> Result<(Run
 pub struct ClaimNext {
     /// The filter that runs must match.
     pub filter: Filter,
+    /// Which runs are taken.
+    pub take: Take,
     /// Milliseconds that the lease lasts without a heartbeat.
     pub lease_ttl_ms: u64,
     /// The time to wait.
@@ -234,6 +246,14 @@ impl ClaimNext {
             parent_run_id: Option<&'a str>,
             #[serde(skip_serializing_if = "Option::is_none")]
             continues_run_id: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            phase: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            lifecycle: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            suspension_kind: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            take: Option<&'static str>,
         }
         let Self { filter, lease_ttl_ms, max_running, .. } = self;
         let asked = Asked {
@@ -252,6 +272,10 @@ impl ClaimNext {
             max_running: max_running.as_ref(),
             parent_run_id: filter.parent_run_id.as_deref(),
             continues_run_id: filter.continues_run_id.as_deref(),
+            phase: filter.phase.as_deref(),
+            lifecycle: filter.lifecycle.as_deref(),
+            suspension_kind: filter.suspension_kind.as_deref(),
+            take: self.take.name(),
         };
         let json = serde_json::to_vec(&asked).expect("strings and numbers serialize");
         Sha256::digest(json).into()
@@ -268,6 +292,11 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Resu
     if request.filter.as_ref().is_some_and(|filter| filter.archived != 0) {
         violations.push("filter.archived", "must be unspecified: no run that waits is archived");
     }
+    for (field, given) in request.filter.iter().flat_map(|it| [("suspended", it.suspended), ("ready", it.ready)]) {
+        if given.is_some() {
+            violations.push(format!("filter.{field}"), "must be absent: take says which runs are taken");
+        }
+    }
     let filter = filter(request.filter, None, &mut violations);
     if filter.statuses.iter().any(|status| *status != Status::Pending) {
         violations.push(
@@ -281,9 +310,21 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Resu
         violations.push("wait", "must be 0 to 24 hours");
     }
     let max_running = violations.max_running(request.max_running);
+    let take = match v1::ClaimTake::try_from(request.take) {
+        Ok(v1::ClaimTake::Unspecified | v1::ClaimTake::Pending) => Take::Pending,
+        Ok(v1::ClaimTake::Ready) => Take::Ready,
+        Ok(v1::ClaimTake::Both) => Take::Both,
+        Err(_) => {
+            violations.push("take", format!("{} is not a value of ClaimTake", request.take));
+            Take::Pending
+        }
+    };
+    if take == Take::Pending && filter.suspension_kind.is_some() {
+        violations.push("filter.suspension_kind", "must be empty: with this take, no run is taken that was suspended");
+    }
     let request_id = violations.request_id(request.request_id);
     let wait = wait.unwrap_or_default();
-    let mut asked = violations.settle(ClaimNext { filter, lease_ttl_ms, wait, max_running, request: None })?;
+    let mut asked = violations.settle(ClaimNext { filter, take, lease_ttl_ms, wait, max_running, request: None })?;
     asked.request = request_id.map(|id| Request { id, digest: asked.digest(caller) });
     Ok(asked)
 }
@@ -344,10 +385,16 @@ fn filter(filter: Option<v1::RunFilter>, archived: Option<bool>, violations: &mu
         route: violations.route("filter.route", filter.route),
         parent_run_id: violations.other_run("filter.parent_run_id", filter.parent_run_id),
         continues_run_id: violations.other_run("filter.continues_run_id", filter.continues_run_id),
+        phase: violations.phase("filter.phase", filter.phase),
+        lifecycle: violations.phase("filter.lifecycle", filter.lifecycle),
         labels,
         started_from,
         started_before,
-        or_ready: false,
+        suspended: filter.suspended,
+        ready: filter.ready,
+        suspension_kind: violations.kind("filter.suspension_kind", filter.suspension_kind),
+        priority: None,
+        or: None,
     }
 }
 

@@ -5,9 +5,10 @@ use std::mem::take;
 use uuid::Uuid;
 
 use super::validate::Violations;
-use super::{contents, links};
+use super::{contents, links, suspension};
 use crate::auth::Caller;
 use crate::clock::draw_id;
+use crate::domain::check::Transition;
 use crate::domain::ids::derived_run_id;
 use crate::domain::limits::{
     FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, REDACTED_PATH_BYTES_MAX,
@@ -46,6 +47,11 @@ pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid
         input,
         parent_run_id: violations.other_run("parent_run_id", request.parent_run_id),
         continues_run_id: violations.other_run("continues_run_id", request.continues_run_id),
+        lifecycle: violations.lifecycle("lifecycle", &request.lifecycle),
+        phase: violations.phase("phase", request.phase),
+        max_iterations: Some(request.max_iterations).filter(|max| *max > 0),
+        max_iterations_then: violations.limit_then("max_iterations_then", request.max_iterations_then),
+        priority: violations.priority(Some(request.priority).filter(|priority| *priority != 0)),
     };
     if request.deferred && request.lease_ttl.is_some() {
         violations.push("lease_ttl", "not with deferred: a pending run gets its lease when it is started or claimed");
@@ -84,6 +90,10 @@ pub fn update_run(mut request: v1::UpdateRunRequest, caller: &Caller) -> Result<
         metadata,
         result,
         added: contents::links(request.links, &mut violations),
+        phase: violations.phase("phase", request.phase),
+        iteration: request.iteration,
+        suspension: suspension::terms(request.suspension, &mut violations),
+        priority: violations.priority(request.priority),
         labels: LabelsChange { remove: violations.remove_labels(request.remove_labels, &labels), set: labels },
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
@@ -101,7 +111,8 @@ pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<
     let (metadata, result) =
         contents::with_metadata(request.metadata, METADATA_PATCH_BYTES_MAX, result, &mut violations);
     let added = contents::links(request.links, &mut violations);
-    let ask = Ask::Complete(Complete { lease_epoch: holder(request.lease_epoch), metadata, result, added });
+    let phase = violations.phase("phase", request.phase);
+    let ask = Ask::Complete(Complete { lease_epoch: holder(request.lease_epoch), metadata, result, added, phase });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -118,7 +129,8 @@ pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Comman
         reason_code: violations.reason_code(request.reason_code),
     };
     let (_, result) = contents::with_metadata(None, 0, ("result", request.result), &mut violations);
-    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result });
+    let phase = violations.phase("phase", request.phase);
+    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result, phase });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -135,7 +147,8 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
         reason_code: violations.reason_code(request.reason_code),
     };
     let (_, result) = contents::with_metadata(None, 0, ("result", request.result), &mut violations);
-    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result });
+    let phase = violations.phase("phase", request.phase);
+    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result, phase });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -184,6 +197,8 @@ pub fn request_abort(request: v1::RequestAbortRequest, caller: &Caller) -> Resul
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
+
+pub use super::suspension::{resume_run, suspend_run};
 
 /// The command of an `ArchiveRun`.
 ///
@@ -266,11 +281,11 @@ pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option
 }
 
 /// The lease of a call that only the lease's holder may make; none: the call names no lease.
-fn holder(lease_epoch: impl Into<LeaseEpoch>) -> Option<LeaseEpoch> {
+pub(super) fn holder(lease_epoch: impl Into<LeaseEpoch>) -> Option<LeaseEpoch> {
     Some(lease_epoch.into()).filter(|epoch| *epoch > LeaseEpoch::NONE)
 }
 
-fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut Violations) -> Option<u64> {
+pub(super) fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut Violations) -> Option<u64> {
     violations.duration_ms(field, timeout, 1..=TIMEOUT_MS_MAX, "1 millisecond to 366 days")
 }
 
@@ -299,8 +314,8 @@ pub enum TransitionQuestion {
     Run {
         /// The run.
         key: RunKey,
-        /// The status to reach.
-        to: Status,
+        /// The status, the phase, or both to reach.
+        transition: Transition,
     },
 }
 
@@ -316,13 +331,18 @@ pub fn check_transition(
     let mut violations = Violations::default();
     let from = request.from.map(|from| violations.status("from", from));
     let to = violations.status("to", request.to);
-    if request.to == i32::from(v1::RunStatus::Unspecified) {
-        violations.push("to", "is required: the status to reach");
+    let phase = violations.phase("to_phase", request.to_phase);
+    if request.to == i32::from(v1::RunStatus::Unspecified) && phase.is_none() {
+        violations.push("to", "is required without to_phase: the status to reach");
     }
-    // Where there is a violation, this value is not used.
-    let to = to.unwrap_or(Status::Running);
+    if phase.is_some() && request.run_id.is_empty() {
+        violations.push("to_phase", "needs run_id: the phases that may follow are those of a run");
+    }
     let question = match (from, request.run_id) {
-        (Some(from), run_id) if run_id.is_empty() => TransitionQuestion::Matrix { from, to },
+        // Where there is a violation, this value is not used.
+        (Some(from), run_id) if run_id.is_empty() => {
+            TransitionQuestion::Matrix { from, to: to.unwrap_or(Status::Running) }
+        }
         (from, run_id) => {
             if run_id.is_empty() || from.is_some() {
                 let rule = "give either from (RUN_STATUS_UNSPECIFIED: the run does not exist) or run_id";
@@ -331,36 +351,40 @@ pub fn check_transition(
             } else {
                 violations.run_id(&run_id);
             }
-            TransitionQuestion::Run { key: RunKey { namespace: caller.namespace.clone(), run_id: run_id.into() }, to }
+            let key = RunKey { namespace: caller.namespace.clone(), run_id: run_id.into() };
+            TransitionQuestion::Run { key, transition: Transition { to, phase } }
         }
     };
     violations.settle(question)
 }
 
 /// The fields that every mutation has.
-struct Asked {
-    ask: Ask,
-    run_id: String,
-    request_id: String,
-    expected_revision: Option<u64>,
+pub(super) struct Asked {
+    pub(super) ask: Ask,
+    pub(super) run_id: String,
+    pub(super) request_id: String,
+    pub(super) expected_revision: Option<u64>,
 }
 
 impl Asked {
-    fn command(self, mut violations: Violations, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    pub(super) fn command(self, mut violations: Violations, caller: &Caller) -> Result<Command, Vec<Violation>> {
         violations.run_id(&self.run_id);
         let request_id = violations.request_id(self.request_id);
         if self.expected_revision == Some(0) && !matches!(self.ask, Ask::Start(_)) {
             violations.push("expected_revision", "must be at least 1: only StartRun may expect that no run exists");
         }
-        let mut command = violations.settle(Command {
+        let settled = violations.settle_but_oversize(Command {
             key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id.into() },
             ask: self.ask,
             expected_revision: self.expected_revision.map(Revision::from),
             request: None,
             principal: caller.principal.clone(),
+            oversize: Vec::new(),
             trace: None,
             agents: caller.agents.clone(),
-        })?;
+        });
+        let (mut command, oversize) = settled?;
+        command.oversize = oversize;
         command.request = request_id.map(|id| Request { id, digest: command.digest() });
         Ok(command)
     }

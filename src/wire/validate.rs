@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::domain::lifecycle;
 use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, LINK_BYTES_MAX,
     MAX_RUNNING_LIMIT_MAX, PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
 };
-use crate::domain::{LeaseEpoch, MaxRunning, Progress, Route, RunId, Status, Violation};
+use crate::domain::{LeaseEpoch, MaxRunning, Priority, Progress, Route, RunId, Status, Violation};
 
 use runledger_proto::v1;
 
@@ -21,24 +22,54 @@ const EXCERPT_BYTES_MAX: usize = 64;
 
 /// The violations that were found in a request.
 #[derive(Debug, Default)]
-pub(super) struct Violations(Vec<Violation>);
+pub(super) struct Violations {
+    found: Vec<Violation>,
+    /// Of values that are above their limits as they were sent: they stand unless a lifecycle masks enough of them.
+    oversize: Vec<Violation>,
+}
 
 impl Violations {
     /// Notes a violation, up to [`VIOLATIONS_MAX`].
     pub(super) fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
         if !self.is_full() {
-            self.0.push(Violation::new(field, description));
+            self.found.push(Violation::new(field, description));
         }
+    }
+
+    /// Notes a violation of a limit on what is kept.
+    pub(super) fn oversize(&mut self, field: impl Into<String>, description: impl Into<String>) {
+        self.oversize.push(Violation::new(field, description));
     }
 
     /// Whether no more violations are kept: a walk over many values need not spell out those of the rest.
     pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= VIOLATIONS_MAX
+        self.found.len() >= VIOLATIONS_MAX
     }
 
     /// The value, if there is no violation.
     pub(super) fn settle<T>(self, value: T) -> Result<T, Vec<Violation>> {
-        if self.0.is_empty() { Ok(value) } else { Err(self.0) }
+        match self.settle_but_oversize(value) {
+            Ok((value, oversize)) if oversize.is_empty() => Ok(value),
+            Ok((_, oversize)) => Err(oversize),
+            Err(violations) => Err(violations),
+        }
+    }
+
+    /// The value, if there is no violation but of limits on what is kept, and these.
+    pub(super) fn settle_but_oversize<T>(mut self, value: T) -> Result<(T, Vec<Violation>), Vec<Violation>> {
+        if self.found.is_empty() {
+            return Ok((value, self.oversize));
+        }
+        self.found.append(&mut self.oversize);
+        Err(self.found)
+    }
+
+    /// The name of a phase or a lifecycle, absent when empty.
+    pub(super) fn phase(&mut self, field: &str, name: String) -> Option<String> {
+        if !name.is_empty() && !lifecycle::is_name(&name) {
+            self.push(field, lifecycle::NAME_RULE);
+        }
+        Some(name).filter(|name| !name.is_empty())
     }
 
     /// A text of at most `max` bytes.
@@ -107,17 +138,28 @@ impl Violations {
 
     /// `reason_code`, absent when empty.
     pub(super) fn reason_code(&mut self, code: String) -> Option<String> {
+        self.kind("reason_code", code)
+    }
+
+    /// A code or a kind: a name in upper snake case; absent when empty.
+    pub(super) fn kind(&mut self, field: &str, code: String) -> Option<String> {
         let charset = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
         let sound = code.len() <= REASON_CODE_BYTES_MAX
             && code.bytes().all(charset)
             && code.bytes().next().is_none_or(|first| first.is_ascii_uppercase());
         if !sound {
-            self.push(
-                "reason_code",
-                format!("must be 1 to {REASON_CODE_BYTES_MAX} characters of [A-Z0-9_], a letter first"),
-            );
+            self.push(field, format!("must be 1 to {REASON_CODE_BYTES_MAX} characters of [A-Z0-9_], a letter first"));
         }
         Some(code).filter(|code| !code.is_empty())
+    }
+
+    /// A priority.
+    pub(super) fn priority(&mut self, number: Option<i32>) -> Option<Priority> {
+        let priority = Priority::of(number?);
+        if priority.is_none() {
+            self.push("priority", format!("must be -{max} to {max}", max = Priority::MAX));
+        }
+        priority
     }
 
     /// A duration in whole milliseconds, rounded down.
@@ -304,7 +346,7 @@ mod tests {
     fn a_request_of_nothing_but_violations_is_not_followed_to_its_end() {
         let mut violations = Violations::default();
         violations.remove_labels(vec![String::new(); 1_000_000], &BTreeMap::new());
-        assert_eq!(violations.0.len(), 1, "how many there are, and not each of them");
+        assert_eq!(violations.found.len(), 1, "how many there are, and not each of them");
         (0..1_000_000).for_each(|_| violations.push("field", "is wrong"));
         assert_eq!(violations.settle(()).unwrap_err().len(), VIOLATIONS_MAX);
     }

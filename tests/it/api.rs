@@ -12,6 +12,7 @@ mod firehose;
 mod history;
 mod largest;
 mod leases;
+mod lifecycles;
 mod limits;
 mod lists;
 mod malformed;
@@ -27,6 +28,7 @@ mod refused;
 mod replays;
 mod start;
 mod surface;
+mod suspension;
 mod texts;
 mod updates;
 mod values;
@@ -129,6 +131,13 @@ behaviours! { on_one_server:
         cursors_and_tokens_are_noise_behind_the_wall
         a_namespace_that_nobody_made_answers_nothing
     ]
+    lifecycles: [
+        runs_are_listed_and_counted_by_phase
+        what_is_wrong_with_a_declaration_is_named_with_its_place
+        a_lifecycle_that_is_built_in_is_put_by_the_first_start
+        words_and_rules_outlive_a_crash_of_every_server
+        a_limit_that_aborts_keeps_what_the_call_said
+    ]
     contents: [
         an_input_stands_beside_the_run_and_never_changes
         what_comes_late_is_kept_beside_the_presumed_end
@@ -214,6 +223,12 @@ behaviours! { on_one_server:
 }
 
 behaviours! { on_one_or_two_servers:
+    lifecycles: [
+        a_lifecycle_is_put_read_and_listed_and_the_newest_is_pinned
+        of_puts_at_once_each_is_a_version_or_unchanged
+        a_run_is_walked_to_its_end_and_refused_on_the_way
+        a_lifecycle_belongs_to_its_namespace
+    ]
     contents: [
         of_two_results_the_later_stands_and_it_outlives_an_abort
         a_link_is_added_once_whoever_adds_it_and_the_65th_is_refused
@@ -276,6 +291,16 @@ behaviours! { on_one_or_two_servers:
         a_run_that_leaves_a_filter_is_shown_once_more
         a_cursor_goes_on_with_another_filter_and_at_another_server
         a_first_view_that_is_cut_goes_on_as_it_was
+    ]
+    suspension: [
+        a_run_is_suspended_by_its_holder_and_goes_on_under_another_one
+        a_suspended_run_and_a_ready_one_meet_every_call_as_the_table_says
+        a_run_at_rest_leaves_its_slot_unless_it_keeps_it
+        a_run_that_keeps_its_slot_waits_where_others_have_filled_its_value
+        of_the_runs_that_wait_the_higher_priority_comes_first
+        suspended_runs_are_listed_counted_and_waited_for
+        what_is_wrong_with_a_suspension_is_named_field_by_field
+        whoever_comes_first_wins_between_a_suspension_and_what_meets_it
     ]
 }
 

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use runledger::claims::{Claim, Claims, Failure, Limits};
 use runledger::clock::SystemClock;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Agents, Command, Filter, LabelValue, MaxRunning, Principal, Run};
+use runledger::domain::{Agents, Command, Filter, LabelValue, MaxRunning, Principal, Run, Take};
 use runledger::engine::{self, Engine};
 use runledger::feed::{self, Feed};
 use runledger::share::CallerKey;
@@ -76,6 +76,7 @@ fn claim_of(agent: Option<String>, wait: Duration) -> Claim {
     Claim {
         namespace: DEFAULT_NAMESPACE.into(),
         filter: Filter::default(),
+        take: Take::Pending,
         max_running: None,
         lease_ttl_ms: TTL_MS,
         principal: agent.map_or_else(Principal::anonymous, Principal::claimed),
@@ -199,6 +200,7 @@ async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<Stri
     let claim = Claim {
         namespace: DEFAULT_NAMESPACE.into(),
         filter: Filter { labels: [("pool".to_owned(), "p".to_owned())].into(), ..Filter::default() },
+        take: Take::Pending,
         max_running: Some(MaxRunning { label: "instance".to_owned(), limit: 1 }),
         lease_ttl_ms: TTL_MS,
         principal: Principal::anonymous(),
@@ -381,6 +383,7 @@ async fn of_more_filters_than_there_may_be_queues_each_is_served() {
         let claim = Claim {
             namespace: DEFAULT_NAMESPACE.into(),
             filter: Filter { labels: [("pool".to_owned(), pool.to_string())].into(), ..Filter::default() },
+            take: Take::Pending,
             max_running: None,
             lease_ttl_ms: TTL_MS,
             principal: Principal::anonymous(),

@@ -2,6 +2,7 @@
 //! README shows.
 
 mod fail_over;
+mod failure;
 mod goaway;
 mod tls;
 mod token;

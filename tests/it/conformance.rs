@@ -6,6 +6,7 @@ mod changes;
 mod fixture;
 mod history;
 mod leases;
+mod lifecycles;
 mod lists;
 mod max_running;
 mod model;
@@ -15,6 +16,7 @@ mod ready;
 mod replays;
 mod retention;
 pub(crate) mod sound;
+mod suspension;
 mod sweeps;
 mod tables;
 mod together;
@@ -176,6 +178,15 @@ conformance! { conforms:
         a_quota_of_stored_bytes_is_held_against_what_was_measured
         a_page_of_one_namespace_is_the_log_without_the_others
     ]
+    lifecycles: [
+        versions_follow_one_another_and_a_put_is_seen_by_every_replica
+        of_puts_at_once_none_is_lost
+        limits_on_names_versions_and_puts_are_kept
+        a_namespace_that_is_made_anew_has_none_of_the_lifecycles_before
+        the_loop_of_an_agent_is_bounded_and_its_phase_is_fresh
+        every_end_of_the_loop_stops_and_has_its_word
+        a_background_task_has_its_own_words_and_keeps_no_secret
+    ]
     values: [
         hostile_strings_read_back_equal
         strings_of_full_length_read_back_equal
@@ -188,6 +199,15 @@ conformance! { conforms:
     model: [
         random_commands_make_the_store_the_fold_and_the_model_the_same
     ]
+    suspension: [
+        no_deadline_of_a_suspension_is_acted_upon_in_the_first_minute_after_an_outage
+        a_suspended_run_is_never_over_and_a_lease_that_is_over_may_be_suspended
+        seed_002_needs_help_in_and_out_with_reasons
+        seed_004_every_edge_of_its_graph_and_no_other
+        what_was_given_with_a_resumption_outlives_the_store
+        of_two_calls_about_a_suspension_each_order_has_its_answers
+        of_a_suspension_and_a_heartbeat_the_lease_is_gone_after_both
+    ]
 }
 
 // Behaviours that are seen past the store: in its tables.
@@ -196,8 +216,15 @@ conformance! { conforms_on_disk:
         a_restart_of_any_length_gives_each_lease_one_whole_ttl
         renewals_that_could_not_be_made_count_as_an_outage
     ]
+    lifecycles: [
+        a_thousand_versions_are_right_in_a_small_memory
+        what_remains_of_a_deleted_lifecycle_is_read_and_ended
+    ]
     max_running: [
         a_value_that_nothing_counts_towards_is_forgotten
+    ]
+    suspension: [
+        the_rows_of_a_run_at_rest_come_and_go_with_its_events
     ]
     sweeps: [
         runs_that_cannot_be_ended_hide_no_other_from_a_sweep

@@ -2,10 +2,14 @@
 
 mod changes;
 mod checks;
+mod desk;
 mod identity;
 mod leases;
+mod lifecycles;
+mod masking;
 mod matrix;
 mod model;
+mod suspension;
 
 use runledger::domain::decide::{Context, Decision, decide};
 use runledger::domain::{Command, Event, Refusal, Run, Status, Time};

@@ -6,6 +6,7 @@ mod export;
 mod fill;
 mod following;
 mod ledger;
+mod lifecycles;
 mod opening;
 mod purged;
 mod redacted;

@@ -11,6 +11,7 @@ use source::{Used, uses};
 /// circle. A module without a row is a breach: think where it belongs.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
+    ("declaration", &["domain"]),
     ("clock", &["domain"]),
     ("telemetry", &["clock", "domain"]),
     ("supervise", &["telemetry"]),
@@ -25,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("namespaces", &["domain", "store"]),
     ("retention", &["domain", "store", "telemetry"]),
     ("auth", &["clock", "domain", "share", "supervise", "telemetry"]),
-    ("wire", &["auth", "clock", "domain", "feed", "store", "telemetry"]),
+    ("wire", &["auth", "clock", "declaration", "domain", "feed", "store", "telemetry"]),
     ("tls", &["clock", "domain", "supervise", "telemetry"]),
     ("config", &["auth", "domain", "store", "telemetry", "tls"]),
     (
@@ -33,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "auth",
             "claims",
+            "declaration",
             "domain",
             "engine",
             "feed",
@@ -102,6 +104,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "auth",
             "clock",
             "config",
+            "declaration",
             "domain",
             "fill",
             "grpc",

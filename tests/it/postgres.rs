@@ -3,6 +3,7 @@
 mod at_once;
 mod fence;
 mod hangs;
+mod heap_only;
 mod limits;
 mod links;
 mod lists;

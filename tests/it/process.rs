@@ -32,6 +32,7 @@ pub(crate) mod server;
 mod sharing;
 mod snapshots;
 mod startup;
+mod suspended;
 mod unreceived;
 mod upgrade;
 mod waiting;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::ops::{Deref, DerefMut};
 
 use runledger_proto::v1;
+use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
 use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use tonic::transport::Channel;
@@ -14,12 +15,14 @@ use tonic::{Request, Response, Status};
 pub struct Wire {
     runs: Box<RunServiceClient<Channel>>,
     namespaces: Box<NamespaceServiceClient<Channel>>,
+    lifecycles: Box<LifecycleServiceClient<Channel>>,
 }
 
 impl Wire {
     pub(crate) fn new(channel: Channel) -> Self {
         let runs = Box::new(RunServiceClient::new(channel.clone()));
-        Self { runs, namespaces: Box::new(NamespaceServiceClient::new(channel)) }
+        let namespaces = Box::new(NamespaceServiceClient::new(channel.clone()));
+        Self { runs, namespaces, lifecycles: Box::new(LifecycleServiceClient::new(channel)) }
     }
 }
 
@@ -83,6 +86,8 @@ calls! {
     ReleaseRunRequest -> ReleaseRunResponse by release_run, mutates: true, by its request_id;
     HeartbeatRunRequest -> HeartbeatRunResponse by heartbeat_run, mutates: false;
     RequestAbortRequest -> RequestAbortResponse by request_abort, mutates: true, by its request_id;
+    SuspendRunRequest -> SuspendRunResponse by suspend_run, mutates: true, by its request_id;
+    ResumeRunRequest -> ResumeRunResponse by resume_run, mutates: true, by its request_id;
     ArchiveRunRequest -> ArchiveRunResponse by archive_run, mutates: true, by its request_id;
     RestoreRunRequest -> RestoreRunResponse by restore_run, mutates: true, by its request_id;
     RedactRunRequest -> RedactRunResponse by redact_run, mutates: true, by its request_id;
@@ -95,8 +100,8 @@ calls! {
     WaitRunRequest -> WaitRunResponse by wait_run, mutates: false;
 }
 
-macro_rules! namespace_calls {
-    ($($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal;)*) => {$(
+macro_rules! calls_of {
+    ($service:ident: $($request:ident -> $answer:ident by $rpc:ident, mutates: $mutates:literal;)*) => {$(
         impl Call for v1::$request {
             type Answer = v1::$answer;
             const MUTATES: bool = $mutates;
@@ -106,17 +111,25 @@ macro_rules! namespace_calls {
             }
 
             async fn send(wire: &mut Wire, request: Request<Self>) -> Result<Response<v1::$answer>, Status> {
-                wire.namespaces.$rpc(request).await
+                wire.$service.$rpc(request).await
             }
         }
     )*};
 }
 
-namespace_calls! {
+calls_of! {
+    namespaces:
     CreateNamespaceRequest -> CreateNamespaceResponse by create_namespace, mutates: true;
     GetNamespaceRequest -> GetNamespaceResponse by get_namespace, mutates: false;
     ListNamespacesRequest -> ListNamespacesResponse by list_namespaces, mutates: false;
     UpdateNamespaceRequest -> UpdateNamespaceResponse by update_namespace, mutates: true;
     NoteExportedRequest -> NoteExportedResponse by note_exported, mutates: true;
     DeleteNamespaceRequest -> DeleteNamespaceResponse by delete_namespace, mutates: true;
+}
+
+calls_of! {
+    lifecycles:
+    PutLifecycleRequest -> PutLifecycleResponse by put_lifecycle, mutates: true;
+    GetLifecycleRequest -> GetLifecycleResponse by get_lifecycle, mutates: false;
+    ListLifecyclesRequest -> ListLifecyclesResponse by list_lifecycles, mutates: false;
 }

@@ -235,6 +235,16 @@ fn lines(name: &str, bytes: &[u8]) -> Result<Vec<String>, prost::DecodeError> {
             let running = format!("running with {}={:?}: {}", max.label, max.value, max.running_run_ids.join(", "));
             std::iter::once(running).chain(max.run.iter().map(summary)).collect()
         }
+        "runledger.v1.RunSuspendedError" => {
+            let suspended = v1::RunSuspendedError::decode(bytes)?;
+            suspended.suspension.iter().map(suspension).chain(suspended.run.iter().map(summary)).collect()
+        }
+        "runledger.v1.BudgetExceededError" => v1::BudgetExceededError::decode(bytes)?.run.iter().map(summary).collect(),
+        "runledger.v1.PhaseError" => v1::PhaseError::decode(bytes)?.run.iter().map(summary).collect(),
+        "runledger.v1.IterationLimitError" => v1::IterationLimitError::decode(bytes)?.run.iter().map(summary).collect(),
+        "runledger.v1.CompletionIncompleteError" => {
+            v1::CompletionIncompleteError::decode(bytes)?.run.iter().map(summary).collect()
+        }
         "runledger.v1.RunIdConflictError" => {
             let conflict = v1::RunIdConflictError::decode(bytes)?;
             let differs = format!(
@@ -249,6 +259,27 @@ fn lines(name: &str, bytes: &[u8]) -> Result<Vec<String>, prost::DecodeError> {
         }
         _ => Vec::new(),
     })
+}
+
+/// A suspension in a line: what the run waits for, since when, and who said so.
+fn suspension(suspension: &v1::Suspension) -> String {
+    let by = suspension.by.as_ref();
+    let who = by.map(|by| if by.agent_id.is_empty() { &by.subject } else { &by.agent_id }).cloned();
+    let mut line = format!("suspended ({})", suspension.kind);
+    for (word, value) in [
+        ("since", suspension.at.as_ref().map(ToString::to_string)),
+        ("by", who),
+        ("until", suspension.deadline.as_ref().map(ToString::to_string)),
+    ] {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            line.extend([" ", word, " ", &value]);
+        }
+    }
+    line.extend([": ", &suspension.reason]);
+    if !suspension.resume_hint.is_empty() {
+        line.extend(["; to go on: ", &suspension.resume_hint]);
+    }
+    line
 }
 
 /// The run's status in a line: the winner, and the time.

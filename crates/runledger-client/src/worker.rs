@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::claims::Claiming;
 pub use self::heartbeats::Cancellation;
 pub use self::held::{FAILURE_REASON_BYTES_MAX, Held};
-pub use self::task::{Cancellations, Job, Outcome, Task};
+pub use self::task::{Cancellations, Job, Outcome, Reported, Task};
 use crate::calls::Call;
 use crate::client::Client;
 use crate::failure::{Failure, Kind};
@@ -140,7 +140,7 @@ impl Worker {
         Ok(if unchanged { Started::Running(run) } else { Started::Held(Held::from(run)) })
     }
 
-    /// Claims the oldest run that is pending or ready and matches. None when there was no such run for as long as the
+    /// Claims the oldest run that waits for a claim, matches, and is one of those that `what` takes. None when there was no such run for as long as the
     /// worker waits, or when the stop came first; a run that was claimed in that moment is given back. A server that is
     /// away is waited for.
     ///
@@ -175,6 +175,16 @@ impl Worker {
         Ok(self.insist(&request).await?.input)
     }
 
+    /// What the run waits for, where it is suspended: its work may have suspended it by a call of its own.
+    ///
+    /// # Errors
+    ///
+    /// The run cannot be read.
+    pub async fn suspension(&mut self, held: &Held) -> Result<Option<v1::Suspension>, Failure> {
+        let request = v1::GetRunRequest { run_id: held.run.run_id.clone(), ..v1::GetRunRequest::default() };
+        Ok(self.insist(&request).await?.run.and_then(|run| run.suspension).map(|suspension| *suspension))
+    }
+
     /// Begins the work on a run: from here on heartbeats keep the run alive.
     #[must_use]
     pub fn begin(&self, held: Held) -> Task {
@@ -184,8 +194,8 @@ impl Worker {
         Task { job, worker: self.clone(), _beats: beats }
     }
 
-    /// Has the work on a run done, and reports its end. Where the run is to be aborted or was lost, the work is told
-    /// and may go on for [`Options::cancel_grace`]; then it is dropped.
+    /// Has the work on a run done, and reports its end. Where the run is to be aborted, was suspended or was lost, the work is
+    /// told and may go on for [`Options::cancel_grace`]; then it is dropped.
     ///
     /// # Errors
     ///
@@ -209,10 +219,16 @@ impl Worker {
         let outcome = match (outcome, &told) {
             (Some(outcome), _) => outcome,
             (None, Some(Cancellation::AbortRequested { reason, .. })) => Outcome::abort_requested(reason.clone()),
-            (None, Some(Cancellation::LeaseLost(_)) | None) => return Ok(()),
+            (None, Some(Cancellation::LeaseLost(_) | Cancellation::Suspended { .. }) | None) => return Ok(()),
         };
         match task.end(outcome).await {
-            Err(failure) if failure.kind == Kind::Refused && matches!(told, Some(Cancellation::LeaseLost(_))) => Ok(()),
+            // What became of the run since is somebody else's word.
+            Err(failure)
+                if failure.kind == Kind::Refused
+                    && matches!(told, Some(Cancellation::LeaseLost(_) | Cancellation::Suspended { .. })) =>
+            {
+                Ok(())
+            }
             reported => reported.map(drop),
         }
     }
@@ -230,9 +246,10 @@ impl Worker {
         mut work: impl FnMut(Job) -> F,
     ) -> Result<(), Failure> {
         while !stop.is_cancelled()
-            && let Some(held) = self.claim(what, stop).await?
+            && let Some(held) = Box::pin(self.claim(what, stop)).await?
         {
-            self.work(held, &mut work).await?;
+            // Boxed, so that a caller's future has no room for every call of the loop.
+            Box::pin(self.work(held, &mut work)).await?;
         }
         Ok(())
     }

@@ -3,18 +3,34 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use tokio::sync::futures::OwnedNotified;
 
-use super::tests::{backlog, backlog_of_bytes, ended, pending, ready, waiter};
+use super::tests::{backlog, backlog_of_bytes, ended, only, pending, ready, resumed, waiter};
 use super::*;
 use crate::domain::Status;
 
 const PAGE_RUNS_MAX: usize = 2;
 const CLAIMERS_MAX: usize = 6;
 const VALUES: [&str; 3] = ["a", "b", "c"];
-const AGENTS: [Option<&str>; 3] = [None, Some("x"), Some("y")];
+const OWNERS: [Option<&str>; 3] = [None, Some("x"), Some("y")];
+
+/// The claimers: callers that may write every run, and such as are confined to some agents.
+static TAKERS: LazyLock<[(Option<&str>, Agents); 5]> = LazyLock::new(|| {
+    [
+        (None, Agents::All),
+        (Some("x"), Agents::All),
+        (Some("y"), Agents::All),
+        (Some("y"), only(&["y"])),
+        (Some("y"), only(&["x", "y"])),
+    ]
+});
+
+fn takers() -> [Taker<'static>; 5] {
+    TAKERS.each_ref().map(|(agent_id, agents)| Taker { agent_id: *agent_id, agents })
+}
 
 /// One step of the model. Numbers choose among the runs and claimers that exist.
 #[derive(Clone, Copy, Debug)]
@@ -23,9 +39,10 @@ enum Step {
     ClaimElsewhere(usize),
     End(usize),
     GiveBack(usize),
+    Resume(usize),
     Tell,
     Cut,
-    Come { agent: usize, gives_up: bool },
+    Come { taker: usize, gives_up: bool },
     Go(usize),
     Proceed(usize),
 }
@@ -36,9 +53,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..40_usize).prop_map(Step::ClaimElsewhere),
         3 => (0..40_usize).prop_map(Step::End),
         1 => (0..40_usize).prop_map(Step::GiveBack),
+        1 => (0..40_usize).prop_map(Step::Resume),
         6 => Just(Step::Tell),
         1 => Just(Step::Cut),
-        4 => (0..3_usize, any::<bool>()).prop_map(|(agent, gives_up)| Step::Come { agent, gives_up }),
+        4 => (0..5_usize, any::<bool>()).prop_map(|(taker, gives_up)| Step::Come { taker, gives_up }),
         1 => (0..CLAIMERS_MAX).prop_map(Step::Go),
         16 => (0..CLAIMERS_MAX).prop_map(Step::Proceed),
     ];
@@ -47,7 +65,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 struct Claimer {
     number: usize,
-    agent_id: Option<&'static str>,
+    taker: Taker<'static>,
     gives_up: bool,
     /// The runs that were to be had when it came, and ever since.
     due: BTreeSet<RunId>,
@@ -60,10 +78,10 @@ enum Does {
     /// A page is on its way to the claimer whose turn it is.
     Reads {
         news: u64,
-        after: Place,
+        after: ClaimPlace,
         is_whole: bool,
         feed: u64,
-        page: RunPage,
+        page: ClaimPage,
     },
     Claims(RunId),
     Hears(RunId, Answer),
@@ -84,7 +102,7 @@ enum Answer {
 
 struct World {
     limit: usize,
-    runs: BTreeMap<Place, Run>,
+    runs: BTreeMap<ClaimPlace, Run>,
     /// The runs that count towards their value.
     counts: BTreeSet<RunId>,
     feed: VecDeque<Run>,
@@ -93,8 +111,8 @@ struct World {
     runs_max: usize,
     claimers: Vec<Claimer>,
     come: usize,
-    /// The runs that were told or shown as waiting.
-    informed: BTreeSet<RunId>,
+    /// The runs that were told or shown as waiting, each as it was then.
+    informed: BTreeMap<RunId, Run>,
     /// The claimer whose turn it is to read.
     reader: Option<usize>,
 }
@@ -120,7 +138,7 @@ impl World {
             runs_max,
             claimers: Vec::new(),
             come: 0,
-            informed: BTreeSet::new(),
+            informed: BTreeMap::new(),
             reader: None,
         }
     }
@@ -141,7 +159,7 @@ impl World {
             self.counts.remove(&run.run_id);
         }
         self.feed.push_back(run.clone());
-        self.runs.insert(Place::of(&run), run);
+        self.runs.insert(ClaimPlace::of(&run), run);
     }
 
     fn nth(&self, number: usize, is: impl Fn(&Run) -> bool) -> Option<Run> {
@@ -149,9 +167,11 @@ impl World {
         found.get(number % found.len().max(1)).map(|run| (*run).clone())
     }
 
-    /// The runs that an agent could be granted now, if all claims that are on their way are granted.
-    fn to_be_had(&self, agent_id: Option<&str>) -> BTreeSet<RunId> {
-        let is_for = |run: &Run| agent_id.is_none() || run.agent_id.is_none() || run.agent_id.as_deref() == agent_id;
+    /// The runs that a claimer could be granted now, if all claims that are on their way are granted.
+    fn to_be_had(&self, Taker { agent_id, agents }: Taker<'_>) -> BTreeSet<RunId> {
+        let is_own = |run: &Run| agent_id.is_none() || run.agent_id.is_none() || run.agent_id.as_deref() == agent_id;
+        let writes = |run: &Run| run.agent_id.as_deref().is_none_or(|owner| agents.contains(owner));
+        let is_for = |run: &Run| is_own(run) || (run.is_for_any_worker() && writes(run));
         let is_out = |run: &Run| self.backlog.handed_out.contains_key(&run.run_id);
         let has_room = |run: &Run| {
             let counts = |other: &&Run| self.counts.contains(&other.run_id) || is_out(other);
@@ -165,8 +185,8 @@ impl World {
     fn step(&mut self, step: Step) {
         match step {
             Step::Start { at, value, owner } => {
-                let run = pending(at, VALUES[value], AGENTS.get(owner).copied().flatten());
-                if !self.runs.contains_key(&Place::of(&run)) {
+                let run = pending(at, VALUES[value], OWNERS.get(owner).copied().flatten());
+                if !self.runs.contains_key(&ClaimPlace::of(&run)) {
                     self.happens(run, false);
                 }
             }
@@ -185,17 +205,22 @@ impl World {
                     self.happens(ready(&run), false);
                 }
             }
+            Step::Resume(number) => {
+                if let Some(run) = self.nth(number, executes) {
+                    self.happens(resumed(&run), false);
+                }
+            }
             Step::Tell => self.tell(),
             Step::Cut => {
                 self.feed.clear();
                 self.informed.clear();
                 self.backlog.begin_feed();
             }
-            Step::Come { agent, gives_up } if self.claimers.len() < CLAIMERS_MAX => {
+            Step::Come { taker, gives_up } if self.claimers.len() < CLAIMERS_MAX => {
                 self.come += 1;
-                let (number, agent_id) = (self.come, AGENTS[agent]);
-                let due = self.to_be_had(agent_id);
-                self.claimers.push(Claimer { number, agent_id, gives_up, due, does: Does::Looks });
+                let (number, taker) = (self.come, takers()[taker]);
+                let due = self.to_be_had(taker);
+                self.claimers.push(Claimer { number, taker, gives_up, due, does: Does::Looks });
             }
             Step::Go(number) if number < self.claimers.len() => {
                 let claimer = self.claimers.remove(number);
@@ -229,7 +254,7 @@ impl World {
     fn tell(&mut self) {
         let Some(run) = self.feed.pop_front() else { return };
         if run.awaits_claim() {
-            self.informed.insert(run.run_id.clone());
+            self.informed.insert(run.run_id.clone(), run.clone());
         } else {
             self.informed.remove(&run.run_id);
         }
@@ -249,27 +274,27 @@ impl World {
 
     /// As [`Claims::next`](super::super::Claims::next) and the queue go on.
     fn proceed(&mut self, claimer: &Claimer, does: Does) -> Does {
-        let agent_id = claimer.agent_id;
+        let taker = claimer.taker;
         match does {
             Does::Looks => {
-                if let Some(run_id) = self.backlog.take(agent_id, &Place::start()) {
-                    return self.handed(run_id, agent_id);
+                if let Some(run_id) = self.backlog.take(taker, &ClaimPlace::start()) {
+                    return self.handed(run_id, taker);
                 }
                 if *self.reader.get_or_insert(claimer.number) != claimer.number {
                     return Does::Looks;
                 }
-                let (after, news) = self.backlog.begin_walk(agent_id, false);
+                let (after, news) = self.backlog.begin_walk(taker, false);
                 self.read(claimer, news, after, false)
             }
             Does::Reads { news, after, is_whole, feed, page } => {
                 if feed == self.backlog.feed {
-                    self.informed.extend(page.runs.iter().map(|run| run.run_id.clone()));
+                    self.informed.extend(page.runs.iter().map(|run| (run.run_id.clone(), run.clone())));
                 }
-                let (found, after) = self.backlog.end_page(&after, feed, page, agent_id);
+                let (found, after) = self.backlog.end_page(&after, feed, page, taker);
                 match found {
                     Some(run_id) => {
                         self.reader = None;
-                        self.handed(run_id, agent_id)
+                        self.handed(run_id, taker)
                     }
                     None => self.read(claimer, news, after, is_whole),
                 }
@@ -311,10 +336,10 @@ impl World {
                     return Does::Looks;
                 }
                 self.reader = None;
-                if let Some(run_id) = self.backlog.take(agent_id, &Place::start()) {
-                    return self.handed(run_id, agent_id);
+                if let Some(run_id) = self.backlog.take(taker, &ClaimPlace::start()) {
+                    return self.handed(run_id, taker);
                 }
-                let is_long = self.backlog.unread_after != Place::end();
+                let is_long = self.backlog.unread_after != ClaimPlace::end();
                 assert!(is_long || claimer.due.is_empty(), "{:?} were to be had", claimer.due);
                 Does::Leaves
             }
@@ -330,26 +355,26 @@ impl World {
     }
 
     /// A claimer was handed a run. Of runs that are not kept, an older one may have come to be had after it was read.
-    fn handed(&mut self, run_id: RunId, agent_id: Option<&str>) -> Does {
-        let taken = self.backlog.handed_out[&run_id].place.clone();
-        let older = self.runs.values().filter(|run| Place::of(run) < taken && run.awaits_claim());
-        for run in older.filter(|run| self.informed.contains(&run.run_id)) {
+    fn handed(&mut self, run_id: RunId, taker: Taker<'_>) -> Does {
+        let place = self.backlog.handed_out[&run_id].place.clone();
+        let older = self.runs.values().filter(|run| ClaimPlace::of(run) < place && run.awaits_claim());
+        for run in older.filter_map(|run| self.informed.get(&run.run_id)) {
             let lane = Lane::of(run, Some("instance"));
-            let has_room = self.backlog.lanes.counted.has_room(lane.value.as_ref());
+            let has_room = self.backlog.lanes.counted.has_room(lane.value.as_ref(), lane.keeps_slot.as_ref());
             // The value of the run that was handed out had room before.
             let is_its = self.backlog.handed_out[&run_id].lane.value == lane.value;
             let is_out = self.backlog.handed_out.contains_key(&run.run_id);
-            let is_kept = self.runs_max > 4 || self.backlog.lanes.runs().contains_key(&Place::of(run));
-            let is_older = lane.is_for(agent_id) && (has_room || is_its) && !is_out && is_kept;
+            let is_kept = self.runs_max > 4 || self.backlog.lanes.runs().contains_key(&ClaimPlace::of(run));
+            let is_older = lane.is_for(taker) && (has_room || is_its) && !is_out && is_kept;
             assert!(!is_older, "{run_id} was handed out before {}", run.run_id);
         }
         Does::Claims(run_id)
     }
 
     /// Reads on, in this claimer's turn.
-    fn read(&mut self, claimer: &Claimer, news: u64, mut after: Place, mut is_whole: bool) -> Does {
-        if after == Place::end() {
-            self.backlog.end_walk(claimer.agent_id, news);
+    fn read(&mut self, claimer: &Claimer, news: u64, mut after: ClaimPlace, mut is_whole: bool) -> Does {
+        if after == ClaimPlace::end() {
+            self.backlog.end_walk(claimer.taker, news);
             if !claimer.gives_up {
                 self.reader = None;
                 return self.wait(news);
@@ -358,13 +383,13 @@ impl World {
                 let counts = self.backlog.full().into_iter().map(|value| (value.clone(), self.running(&value)));
                 return Does::Asks { run_id: None, counts: counts.collect() };
             }
-            (after, is_whole) = (Place::start(), true);
+            (after, is_whole) = (ClaimPlace::start(), true);
         }
-        let mut waiting = self.runs.values().filter(|run| Place::of(run) > after && run.awaits_claim()).cloned();
+        let mut waiting = self.runs.values().filter(|run| ClaimPlace::of(run) > after && run.awaits_claim()).cloned();
         let runs: Vec<Run> = waiting.by_ref().take(PAGE_RUNS_MAX).collect();
-        let next = waiting.next().and(runs.last()).map(Place::of);
+        let next = waiting.next().and(runs.last()).map(ClaimPlace::of);
         let feed = self.backlog.begin_page();
-        Does::Reads { news, after, is_whole, feed, page: RunPage { runs, next } }
+        Does::Reads { news, after, is_whole, feed, page: ClaimPage { runs, next } }
     }
 
     fn wait(&mut self, news: u64) -> Does {
@@ -375,10 +400,10 @@ impl World {
     }
 
     fn look_at_what_is_due(&mut self) {
-        let to_be_had = AGENTS.map(|agent_id| self.to_be_had(agent_id));
+        let to_be_had = takers().map(|taker| self.to_be_had(taker));
         for claimer in &mut self.claimers {
-            let agent = AGENTS.iter().position(|agent_id| *agent_id == claimer.agent_id).unwrap();
-            claimer.due.retain(|run_id| to_be_had[agent].contains(run_id));
+            let taker = takers().iter().position(|taker| *taker == claimer.taker).unwrap();
+            claimer.due.retain(|run_id| to_be_had[taker].contains(run_id));
         }
         assert!(self.backlog.lanes.runs().len() <= self.runs_max + 2 * CLAIMERS_MAX, "too many are kept");
     }
@@ -386,10 +411,12 @@ impl World {
     /// The index leads to the same run as a walk over all of them.
     fn look_at_the_index(&self) {
         let Backlog { lanes, .. } = &self.backlog;
-        for agent_id in AGENTS {
-            let may_have = |lane: &Lane| lane.is_for(agent_id) && lanes.counted.has_room(lane.value.as_ref());
+        for taker in takers() {
+            let may_have = |lane: &Lane| {
+                lane.is_for(taker) && lanes.counted.has_room(lane.value.as_ref(), lane.keeps_slot.as_ref())
+            };
             let oldest = lanes.runs().iter().find(|(_, lane)| may_have(lane)).map(|(place, _)| place);
-            assert_eq!(lanes.oldest(agent_id), oldest, "{agent_id:?}");
+            assert_eq!(lanes.oldest(taker), oldest, "{taker:?}");
         }
     }
 
@@ -407,7 +434,7 @@ impl World {
         }
         assert!(rounds_at_rest > CLAIMERS_MAX, "somebody does not come to rest");
         for claimer in &self.claimers {
-            assert_eq!(self.to_be_had(claimer.agent_id), BTreeSet::new(), "{:?} is forgotten", claimer.agent_id);
+            assert_eq!(self.to_be_had(claimer.taker), BTreeSet::new(), "{:?} is forgotten", claimer.taker);
         }
     }
 }

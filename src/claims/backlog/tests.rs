@@ -8,7 +8,8 @@ use super::super::Limits;
 use super::*;
 use crate::domain::evolve::evolve;
 use crate::domain::{
-    Changes, Event, EventType, Filter, LabelsChange, MaxRunning, Principal, Ready, RunKey, Status, Time,
+    Changes, Event, EventType, Filter, LabelsChange, MaxRunning, Pattern, Principal, Ready, Refinements, RunKey,
+    Status, Suspension, Take, Time,
 };
 
 /// A queue that keeps so many runs, of whose instances one run each may be running.
@@ -23,7 +24,7 @@ pub(super) fn backlog_of_bytes(bytes_max: usize, limit: u32) -> Backlog {
 
 fn of_room(runs_max: usize, limits: Limits, limit: u32) -> Backlog {
     let max_running = Some(MaxRunning { label: "instance".to_owned(), limit });
-    let key = QueueKey::new("default".into(), Filter::default(), max_running);
+    let key = QueueKey::new("default".into(), Filter::default(), Take::Pending, max_running);
     Backlog::new(key, runs_max, AllRoom::new(&limits))
 }
 
@@ -61,8 +62,39 @@ pub(super) fn ready(run: &Run) -> Run {
     run
 }
 
-fn place(at: usize) -> Place {
-    Place::of(&pending(at, "a", None))
+/// As [`ready`], after a suspension.
+pub(super) fn resumed(run: &Run) -> Run {
+    let mut run = ready(run);
+    let suspension = Suspension {
+        kind: "HELP".to_owned(),
+        reason: "which account?".to_owned(),
+        resume_hint: None,
+        at: run.started_at,
+        by: Principal::anonymous(),
+        executed_by: None,
+        lease_epoch: None,
+        deadline: None,
+        ready_timeout_ms: None,
+        keep_slot: false,
+        by_limit: false,
+        resumption: None,
+    };
+    run.refinements = Some(Box::new(Refinements { suspension: Some(Box::new(suspension)), ..Refinements::default() }));
+    run
+}
+
+/// A claimer that may write the runs of others.
+pub(super) fn taker(agent_id: Option<&str>) -> Taker<'_> {
+    Taker { agent_id, agents: &Agents::All }
+}
+
+/// The agents of a claimer that writes the runs of these agents only.
+pub(super) fn only(agents: &[&str]) -> Agents {
+    Agents::Of(agents.iter().map(|agent| Pattern::Exact((*agent).to_owned())).collect())
+}
+
+fn place(at: usize) -> ClaimPlace {
+    ClaimPlace::of(&pending(at, "a", None))
 }
 
 /// A run that is not in the queue, and counts for a value.
@@ -87,17 +119,23 @@ fn is_woken(waiter: &mut Pin<Box<OwnedNotified>>) -> bool {
 }
 
 /// Reads a page that ends with its last run, or with the ledger.
-fn read(backlog: &mut Backlog, after: &Place, agent_id: Option<&str>, runs: Vec<Run>, is_last: bool) -> Option<RunId> {
+fn read(
+    backlog: &mut Backlog,
+    after: &ClaimPlace,
+    agent_id: Option<&str>,
+    runs: Vec<Run>,
+    is_last: bool,
+) -> Option<RunId> {
     let feed = backlog.begin_page();
-    let next = runs.last().filter(|_| !is_last).map(Place::of);
-    backlog.end_page(after, feed, RunPage { runs, next }, agent_id).0
+    let next = runs.last().filter(|_| !is_last).map(ClaimPlace::of);
+    backlog.end_page(after, feed, ClaimPage { runs, next }, taker(agent_id)).0
 }
 
 /// Reads all that there is for an agent, which finds nothing.
 fn walked(backlog: &mut Backlog, agent_id: Option<&str>, runs: Vec<Run>) {
-    let (after, news) = backlog.begin_walk(agent_id, false);
+    let (after, news) = backlog.begin_walk(taker(agent_id), false);
     assert_eq!(read(backlog, &after, agent_id, runs, true), None);
-    backlog.end_walk(agent_id, news);
+    backlog.end_walk(taker(agent_id), news);
 }
 
 /// Keeps four runs of instance `a`, of which a stranger runs, and has no place for more.
@@ -105,17 +143,17 @@ fn crowded() -> (Backlog, Run) {
     let mut backlog = backlog(4, 1);
     let stranger = stranger(&mut backlog, "a", "runs");
     let runs = (1..=4).map(|at| pending(at, "a", None)).collect();
-    assert_eq!(read(&mut backlog, &Place::start(), None, runs, false), None);
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, runs, false), None);
     assert_eq!((backlog.lanes.runs().len(), &backlog.unread_after), (4, &place(4)));
     (backlog, stranger)
 }
 
 fn is_known(backlog: &Backlog, agent_id: Option<&str>) -> bool {
-    backlog.begin_walk(agent_id, false).0 == Place::end()
+    backlog.begin_walk(taker(agent_id), false).0 == ClaimPlace::end()
 }
 
 fn take(backlog: &mut Backlog, agent_id: Option<&str>) -> Option<RunId> {
-    backlog.take(agent_id, &Place::start())
+    backlog.take(taker(agent_id), &ClaimPlace::start())
 }
 
 /// All runs that callers without an agent may have.
@@ -136,24 +174,24 @@ fn what_was_not_kept_for_want_of_room_is_not_taken_for_known_when_there_is_room(
 fn a_page_that_was_read_before_the_feed_began_is_read_again() {
     let mut backlog = backlog(9, 1);
     let stranger = stranger(&mut backlog, "a", "runs");
-    read(&mut backlog, &Place::start(), None, vec![pending(1, "a", None)], false);
+    read(&mut backlog, &ClaimPlace::start(), None, vec![pending(1, "a", None)], false);
     let feed = backlog.begin_page();
     backlog.begin_feed();
-    let page = RunPage { runs: vec![pending(2, "a", None)], next: None };
-    assert_eq!(backlog.end_page(&place(1), feed, page, None), (None, Place::start()));
+    let page = ClaimPage { runs: vec![pending(2, "a", None)], next: None };
+    assert_eq!(backlog.end_page(&place(1), feed, page, taker(None)), (None, ClaimPlace::start()));
     backlog.tell(&stranger);
     assert_eq!(take(&mut backlog, None), None, "it is not handed out before what is older");
     let runs = vec![pending(1, "a", None), pending(2, "a", None)];
-    assert_eq!(read(&mut backlog, &Place::start(), None, runs, true).as_deref(), Some("run-1"));
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, runs, true).as_deref(), Some("run-1"));
 }
 
 #[test]
 fn what_is_being_claimed_when_the_feed_begins_leaves_no_room_for_the_next() {
     let mut backlog = backlog(9, 1);
     let runs = || vec![pending(1, "a", None), pending(2, "a", None), pending(3, "b", None)];
-    assert_eq!(read(&mut backlog, &Place::start(), None, runs(), true).as_deref(), Some("run-1"));
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, runs(), true).as_deref(), Some("run-1"));
     backlog.begin_feed();
-    assert_eq!(read(&mut backlog, &Place::start(), None, runs(), true).as_deref(), Some("run-3"));
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, runs(), true).as_deref(), Some("run-3"));
     assert_eq!(take(&mut backlog, None), None);
     backlog.give_up("run-1");
     assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"));
@@ -164,7 +202,7 @@ fn what_is_not_kept_is_looked_for_again_when_its_value_has_room() {
     let (mut backlog, _) = crowded();
     let stranger = stranger(&mut backlog, "b", "runs-too");
     let owned = pending(5, "b", Some("away"));
-    backlog.lanes.insert(Place::of(&owned), Lane::of(&owned, Some("instance")));
+    backlog.lanes.insert(ClaimPlace::of(&owned), Lane::of(&owned, Some("instance")));
     walked(&mut backlog, Some("x"), vec![pending(6, "b", None)]);
     assert!(is_known(&backlog, Some("x")), "b is full");
     let mut waiters = [waiter(&backlog), waiter(&backlog)];
@@ -200,13 +238,13 @@ fn what_is_told_while_a_page_is_read_that_does_not_show_it_is_kept() {
     let feed = backlog.begin_page();
     backlog.tell(&pending(2, "a", None));
     backlog.tell(&pending(9, "a", None));
-    let page = RunPage { runs: vec![pending(1, "a", None)], next: Some(place(5)) };
-    assert_eq!(backlog.end_page(&Place::start(), feed, page, None), (Some("run-1".into()), place(5)));
+    let page = ClaimPage { runs: vec![pending(1, "a", None)], next: Some(place(5)) };
+    assert_eq!(backlog.end_page(&ClaimPlace::start(), feed, page, taker(None)), (Some("run-1".into()), place(5)));
     assert_eq!(all(&mut backlog), ["run-2"], "before the last one, others may be");
     let feed = backlog.begin_page();
     backlog.tell(&pending(10, "a", None));
-    let page = RunPage { runs: vec![], next: None };
-    assert_eq!(backlog.end_page(&place(5), feed, page, Some("x")).0.as_deref(), Some("run-9"));
+    let page = ClaimPage { runs: vec![], next: None };
+    assert_eq!(backlog.end_page(&place(5), feed, page, taker(Some("x"))).0.as_deref(), Some("run-9"));
     backlog.tell(&pending(11, "a", None));
     assert_eq!(all(&mut backlog), ["run-10", "run-11"]);
 }
@@ -217,24 +255,24 @@ fn what_ended_before_its_page_was_read_does_not_come_back() {
     let feed = backlog.begin_page();
     backlog.tell(&pending(2, "a", None));
     backlog.tell(&ended(&pending(2, "a", None)));
-    let page = RunPage { runs: vec![], next: None };
-    assert_eq!(backlog.end_page(&Place::start(), feed, page, None), (None, Place::end()));
+    let page = ClaimPage { runs: vec![], next: None };
+    assert_eq!(backlog.end_page(&ClaimPlace::start(), feed, page, taker(None)), (None, ClaimPlace::end()));
     assert_eq!(all(&mut backlog), [""; 0]);
 }
 
 #[test]
 fn what_there_is_no_room_for_is_read_later() {
-    let mut backlog = Backlog { unread_after: Place::end(), ..backlog(4, 1) };
+    let mut backlog = Backlog { unread_after: ClaimPlace::end(), ..backlog(4, 1) };
     let stranger = stranger(&mut backlog, "a", "runs");
     (1..=4).for_each(|at| backlog.tell(&pending(at, "a", None)));
-    assert_eq!((backlog.lanes.runs().len(), &backlog.unread_after), (4, &Place::end()));
+    assert_eq!((backlog.lanes.runs().len(), &backlog.unread_after), (4, &ClaimPlace::end()));
     backlog.tell(&pending(11, "a", None));
     assert_eq!(backlog.unread_after, place(11).before());
     backlog.tell(&pending(12, "a", None));
     assert_eq!(backlog.lanes.runs().len(), 4);
     let feed = backlog.begin_page();
     (20..30).for_each(|at| backlog.tell(&pending(at, "a", None)));
-    backlog.end_page(&place(11).before(), feed, RunPage { runs: vec![], next: None }, None);
+    backlog.end_page(&place(11).before(), feed, ClaimPage { runs: vec![], next: None }, taker(None));
     assert_eq!(backlog.unread_after, place(20).before(), "more was told than is kept: it is read again");
     backlog.tell(&pending(0, "a", None));
     assert_eq!(backlog.unread_after, place(4).before(), "the oldest are kept");
@@ -244,7 +282,7 @@ fn what_there_is_no_room_for_is_read_later() {
 
 #[test]
 fn a_value_is_full_until_one_of_its_runs_ends() {
-    let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 2) };
+    let mut backlog = Backlog { unread_after: ClaimPlace::end(), ..backlog(9, 2) };
     for (at, instance) in [(1, "a"), (2, "a"), (3, "a"), (4, "b")] {
         backlog.tell(&pending(at, instance, None));
     }
@@ -270,7 +308,7 @@ fn a_value_is_full_until_one_of_its_runs_ends() {
 
 #[test]
 fn what_ended_while_a_claim_was_on_its_way_is_not_waited_for() {
-    let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 1) };
+    let mut backlog = Backlog { unread_after: ClaimPlace::end(), ..backlog(9, 1) };
     backlog.tell(&pending(1, "a", None));
     assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"));
     backlog.tell(&Run { run_id: "runs".into(), ..ended(&pending(2, "a", None)) });
@@ -286,7 +324,7 @@ fn what_ended_while_a_claim_was_on_its_way_is_not_waited_for() {
 
 #[test]
 fn of_what_ended_in_a_moment_of_doubt_nothing_is_believed() {
-    let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 1) };
+    let mut backlog = Backlog { unread_after: ClaimPlace::end(), ..backlog(9, 1) };
     let runs = || vec![pending(1, "a", None), pending(2, "a", None)];
     backlog.lanes.count(&"a".into(), &"runs".into());
     for run in &runs() {
@@ -294,7 +332,7 @@ fn of_what_ended_in_a_moment_of_doubt_nothing_is_believed() {
     }
     assert_eq!(take(&mut backlog, None), None);
     backlog.begin_feed();
-    let found = read(&mut backlog, &Place::start(), None, runs(), true);
+    let found = read(&mut backlog, &ClaimPlace::start(), None, runs(), true);
     assert_eq!(found.as_deref(), Some("run-1"), "its end may have been missed");
     // The claimer goes before the store has said whether the refusal still holds.
     backlog.refused("run-1", &["other".into()]);
@@ -306,7 +344,7 @@ fn of_what_ended_in_a_moment_of_doubt_nothing_is_believed() {
 
 #[test]
 fn for_each_run_that_comes_a_claimer_is_woken_and_for_an_owners_run_all_are() {
-    let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 9) };
+    let mut backlog = Backlog { unread_after: ClaimPlace::end(), ..backlog(9, 9) };
     let mut waiters = [waiter(&backlog), waiter(&backlog), waiter(&backlog)];
     let mut woken = || waiters.iter_mut().filter_map(|waiter| is_woken(waiter).then_some(())).count();
     backlog.tell(&pending(1, "a", None));
@@ -324,23 +362,23 @@ fn for_each_run_that_comes_a_claimer_is_woken_and_for_an_owners_run_all_are() {
 fn a_run_that_a_page_shows_as_ready_while_its_claim_is_refused_is_handed_out_again() {
     let mut backlog = backlog(9, 9);
     let runs = || vec![pending(1, "a", None)];
-    assert_eq!(read(&mut backlog, &Place::start(), None, runs(), true).as_deref(), Some("run-1"));
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, runs(), true).as_deref(), Some("run-1"));
     // Another caller claims the run and gives it back, and the feed does not tell of that.
     backlog.begin_feed();
-    assert_eq!(read(&mut backlog, &Place::start(), None, vec![ready(&runs()[0])], true), None);
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, vec![ready(&runs()[0])], true), None);
     backlog.decided("run-1", Outcome::Lost);
     assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"));
 }
 
 #[test]
 fn a_run_that_was_claimed_when_the_feed_began_anew_is_not_waited_for() {
-    let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 1) };
+    let mut backlog = Backlog { unread_after: ClaimPlace::end(), ..backlog(9, 1) };
     backlog.tell(&pending(1, "a", None));
     assert_eq!(take(&mut backlog, None).as_deref(), Some("run-1"));
     // The run is claimed, and ends, before the claimer hears of it.
     backlog.begin_feed();
     let runs = || vec![pending(2, "a", None)];
-    assert_eq!(read(&mut backlog, &Place::start(), None, runs(), true), None, "the claim may be on its way still");
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, runs(), true), None, "the claim may be on its way still");
     let mut waiter = waiter(&backlog);
     backlog.decided("run-1", Outcome::Claimed);
     assert!(is_woken(&mut waiter));
@@ -349,7 +387,7 @@ fn a_run_that_was_claimed_when_the_feed_began_anew_is_not_waited_for() {
 
 #[test]
 fn what_the_store_says_counts_is_all_that_counts() {
-    let mut backlog = Backlog { unread_after: Place::end(), ..backlog(9, 3) };
+    let mut backlog = Backlog { unread_after: ClaimPlace::end(), ..backlog(9, 3) };
     (1..=3).for_each(|at| backlog.tell(&pending(at, "a", None)));
     for run_id in ["runs-1", "runs-2"] {
         backlog.lanes.count(&"a".into(), &run_id.into());
@@ -369,7 +407,7 @@ fn beside_6_000_full_values_the_one_that_has_room_is_taken() {
     for at in (1..=VALUES).filter(|at| *at != VALUES / 2) {
         backlog.lanes.count(&format!("i-{at}").into(), &format!("runs-{at}").into());
     }
-    assert_eq!(read(&mut backlog, &Place::start(), None, runs, true).as_deref(), Some("run-3000"));
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, runs, true).as_deref(), Some("run-3000"));
     backlog.decided("run-3000", Outcome::Waits);
     for _ in 0..1_000 {
         let run_id = take(&mut backlog, None).unwrap();
@@ -386,4 +424,21 @@ fn beside_6_000_full_values_the_one_that_has_room_is_taken() {
         assert_eq!(run_id, format!("run-{at}"));
         backlog.decided(&run_id, Outcome::Claimed);
     }
+}
+
+#[test]
+fn a_run_that_goes_on_is_for_every_agent_that_may_write_the_runs_of_its_owner() {
+    let mut backlog = backlog(9, 9);
+    let (mine, both) = (only(&["y"]), only(&["x", "y"]));
+    let start = ClaimPlace::start();
+    walked(&mut backlog, None, vec![]);
+    backlog.tell(&ready(&pending(1, "a", Some("x"))));
+    backlog.tell(&resumed(&pending(2, "a", Some("x"))));
+    assert_eq!(backlog.take(Taker { agent_id: Some("y"), agents: &mine }, &start), None);
+    let taken = backlog.take(Taker { agent_id: Some("y"), agents: &both }, &start);
+    assert_eq!(taken.as_deref(), Some("run-2"), "it may write the runs of x");
+    backlog.decided("run-2", Outcome::Waits);
+    assert_eq!(backlog.take(taker(Some("y")), &start).as_deref(), Some("run-2"), "the other was never begun");
+    assert_eq!(backlog.take(taker(Some("y")), &start), None);
+    assert_eq!(backlog.take(taker(Some("x")), &start).as_deref(), Some("run-1"));
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::problems::{Problem, problems, warnings};
 use super::replicas::Replica;
-use crate::domain::{LedgerEpoch, Namespace, RunId, Status, Time};
+use crate::domain::{LedgerEpoch, Namespace, RunId, RunKey, Status, Time};
 use crate::store::inspect::{Condition, OldRun};
 use crate::store::migrations::RELEASE;
 use crate::store::{Description, Ledger};
@@ -48,6 +48,22 @@ pub(super) struct Active {
     pub(super) status: String,
     pub(super) started_at: Time,
     pub(super) agent_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) suspension_kind: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) ready: bool,
+}
+
+impl Active {
+    /// What the run waits for, where nobody executes it.
+    pub(super) fn waits(&self) -> String {
+        let state = if self.ready { "ready" } else { "suspended" };
+        match &self.suspension_kind {
+            Some(kind) => format!("  {state} ({kind})"),
+            None if self.ready => format!("  {state}"),
+            None => String::new(),
+        }
+    }
 }
 
 impl Report {
@@ -84,8 +100,9 @@ impl Report {
 
 impl From<OldRun> for Active {
     fn from(run: OldRun) -> Self {
-        let OldRun { key, status, started_at, agent_id } = run;
-        Self { namespace: key.namespace, run_id: key.run_id, status: name(status), started_at, agent_id }
+        let OldRun { key, status, started_at, agent_id, suspension_kind, ready } = run;
+        let RunKey { namespace, run_id } = key;
+        Self { namespace, run_id, status: name(status), started_at, agent_id, suspension_kind, ready }
     }
 }
 

@@ -134,7 +134,9 @@ fn active(out: &mut String, report: &Report, now: Time) -> fmt::Result {
     writeln!(out, "\nACTIVE RUNS  {counts}")?;
     for run in &report.oldest_active {
         let agent = shown(run.agent_id.as_deref().unwrap_or("-"));
-        writeln!(out, "  {:>9}  {:<8} {}  {agent}", since(run.started_at, now), run.status, run.run_id)?;
+        let waits = run.waits();
+        let waits = shown(&waits);
+        writeln!(out, "  {:>9}  {:<8} {}  {agent}{waits}", since(run.started_at, now), run.status, run.run_id)?;
     }
     Ok(())
 }

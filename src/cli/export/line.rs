@@ -38,6 +38,40 @@ struct Line<'a> {
     result: Option<&'a Metadata>,
     #[serde(skip_serializing_if = "<[Link]>::is_empty")]
     links: &'a [Link],
+    /// Where the run stands from this event on, as far as the event says it. A lifecycle is `name@version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifecycle: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iteration: Option<u32>,
+    /// Empty: the run is called by its status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    word: Option<&'a str>,
+    /// What the run waits for from this event on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suspension: Option<Waits<'a>>,
+    /// What was said by which it goes on, or will.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumption: Option<GoesOn<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Waits<'a> {
+    kind: &'a str,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume_hint: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline: Option<Time>,
+}
+
+#[derive(Serialize)]
+struct GoesOn<'a> {
+    by: &'a Principal,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
 }
 
 /// What was read of what stands beside a run by an event.
@@ -102,6 +136,19 @@ impl Lines {
             parent_run_id: refinements.and_then(|refinements| refinements.parent_run_id.as_ref()),
             continues_run_id: refinements.and_then(|refinements| refinements.continues_run_id.as_ref()),
             links: refinements.map_or(&[], |refinements| &refinements.links),
+            lifecycle: refinements.and_then(|refinements| Some(refinements.lifecycle.as_ref()?.id.to_string())),
+            phase: refinements.and_then(|refinements| refinements.phase.as_deref()),
+            iteration: refinements.and_then(|refinements| refinements.iteration),
+            word: refinements.and_then(|refinements| refinements.word.as_deref()),
+            suspension: refinements.and_then(|refinements| refinements.suspension.as_deref()).map(|suspension| Waits {
+                kind: &suspension.kind,
+                reason: &suspension.reason,
+                resume_hint: suspension.resume_hint.as_deref(),
+                deadline: suspension.deadline,
+            }),
+            resumption: refinements
+                .and_then(|refinements| refinements.resumption.as_deref())
+                .map(|resumption| GoesOn { by: &resumption.by, reason: resumption.reason.as_deref() }),
         };
         self.push(&line);
         self.count += 1;
@@ -127,7 +174,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Changes, RunKey};
+    use crate::domain::{Changes, LifecycleId, LifecyclePin, RefinementsChange, RunKey};
 
     #[test]
     fn a_line_has_the_ten_keys_in_their_order_and_a_namespace_that_is_not_default() {
@@ -155,6 +202,13 @@ mod tests {
         event.changes.ending.reason_code = Some("TIMEOUT".into());
         event.changes.ending.failure_reason = Some("it \"hung\"".into());
         links.audit_session_id = Some("audit-1".into());
+        event.changes.refinements = Some(Box::new(RefinementsChange {
+            lifecycle: Some(LifecyclePin { id: LifecycleId { name: "review".into(), version: 2 }, digest: 7 }),
+            phase: Some("drafting".into()),
+            iteration: Some(3),
+            word: Some(String::new()),
+            ..RefinementsChange::default()
+        }));
         written.write(&event, &links, &Beside::default());
         let (bytes, count) = written.take();
         assert_eq!(count, 2);
@@ -166,7 +220,8 @@ mod tests {
                 "\n",
                 r#"{"at":"2025-11-24T16:00:00.123400Z","runId":"run-1","auditSessionId":"audit-1","#,
                 r#""taskThreadId":"thread-1","revision":2,"type":"failed","from":"running","to":"failed","#,
-                r#""principal":{"kind":"claimed","agentId":"agent-1"},"reason":{"code":"TIMEOUT","text":"it \"hung\""},"namespace":"team-a"}"#,
+                r#""principal":{"kind":"claimed","agentId":"agent-1"},"reason":{"code":"TIMEOUT","text":"it \"hung\""},"namespace":"team-a","#,
+                r#""lifecycle":"review@2","phase":"drafting","iteration":3,"word":""}"#,
                 "\n",
             )
         );

@@ -18,8 +18,11 @@ pub(super) struct CheckArgs {
     #[arg(long, value_name = "STATUS", value_enum)]
     from: Option<Status>,
     /// The status that would be reached
-    #[arg(long, value_name = "STATUS", value_enum)]
-    to: Status,
+    #[arg(long, value_name = "STATUS", value_enum, required_unless_present = "to_phase")]
+    to: Option<Status>,
+    /// The phase that would be reached, by `run update` or on the way to --to
+    #[arg(long, value_name = "PHASE", requires = "run_id")]
+    to_phase: Option<String>,
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
@@ -29,8 +32,9 @@ pub(super) struct CheckArgs {
 pub(super) async fn run(args: CheckArgs) -> Result<(), Stop> {
     let request = v1::CheckTransitionRequest {
         from: args.from.map(|status| v1::RunStatus::from(status).into()),
-        to: v1::RunStatus::from(args.to).into(),
+        to: args.to.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
         run_id: args.run_id.unwrap_or_default(),
+        to_phase: args.to_phase.unwrap_or_default(),
     };
     let answer = args.caller.ask(&mut args.caller.client()?, &request).await?;
     let mut out = Out::new();
@@ -38,7 +42,10 @@ pub(super) async fn run(args: CheckArgs) -> Result<(), Stop> {
         Output::Json => out.json(&answer)?,
         Output::Table => {
             let from = if answer.from == 0 { "no run".to_owned() } else { view::status(answer.from) };
-            let to = view::status(request.to);
+            let status = if request.to == 0 { String::new() } else { view::status(request.to) };
+            let to =
+                [status, request.to_phase].into_iter().filter(|to| !to.is_empty()).collect::<Vec<_>>().join(", phase ");
+            let to = if request.to == 0 { format!("phase {to}") } else { to };
             let answered = match answer.reason.as_str() {
                 "" => format!("accepted: {}", view::disposition(answer.disposition)),
                 reason => format!("refused: {reason}"),
@@ -49,7 +56,9 @@ pub(super) async fn run(args: CheckArgs) -> Result<(), Stop> {
                 ("transition", if answer.allowed { "allowed" } else { "not allowed" }.to_owned()),
                 ("answer", answered),
             ];
-            out.pairs(&pairs.map(|(name, value)| vec![name.to_owned(), value]))?;
+            let allowed = (!answer.allowed_phases.is_empty()).then(|| ("phases", answer.allowed_phases.join(" ")));
+            let pairs = pairs.into_iter().chain(allowed).map(|(name, value)| vec![name.to_owned(), value]);
+            out.pairs(&pairs.collect::<Vec<_>>())?;
         }
     }
     out.flush()?;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::mutations::show;
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MaxRunning, duration, labels, time_limit};
+use crate::cli::fields::{Label, MaxRunning, Take, duration, labels, time_limit};
 use crate::cli::output::RunFormat;
 use crate::clock;
 use runledger_client::Kind;
@@ -29,6 +29,9 @@ pub(super) struct ClaimNextArgs {
     /// Runs with this label; repeat it for more, all of which they must have
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<Label>,
+    /// Which runs: pending ones, suspended ones that are ready to go on, or both
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "pending")]
+    take: Take,
     /// Time that the lease lasts without a heartbeat
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     lease_ttl: Duration,
@@ -68,6 +71,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
         wait: None,
         max_running: args.max_running.as_ref().map(MaxRunning::message),
         request_id: args.request_id.unwrap_or_else(request_id),
+        take: args.take.message(),
     };
     let until = Instant::now().checked_add(args.wait).and_then(|until| until.checked_add(args.timeout));
     let until = until.ok_or_else(|| Stop::Usage("--wait is too long".to_owned()))?;

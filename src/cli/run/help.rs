@@ -86,7 +86,8 @@ pub(super) const CLAIM: &str = concat!(
 pub(super) const CLAIM_NEXT: &str = concat!(
     "Examples:\n  \
     runledger run claim-next --label team=search --wait 1s\n  \
-    runledger run claim-next --max-running instance=1 --lease-ttl 1m --output json\n\n\
+    runledger run claim-next --max-running instance=1 --lease-ttl 1m --output json\n  \
+    runledger run claim-next --take both --wait 1s\n\n\
     Each run is for one caller. The answer names the run and the epoch of its lease: send a heartbeat every third of the \
     ttl, or give the run back by `runledger run release --not-begun`. A claim that is cut off is made \
     again under the same request id, so no run is taken for an answer that gets lost. No run to claim within --wait: 4. `runledger run \
@@ -130,6 +131,27 @@ pub(super) const REQUEST_ABORT: &str = concat!(
     exit_codes!()
 );
 
+pub(super) const SUSPEND: &str = concat!(
+    "Examples:\n  \
+    runledger run suspend run-3 --kind HELP --reason 'which account?' --lease-epoch 1\n  \
+    runledger run suspend run-1 --kind PAUSED --reason 'not during the release' --suspend-timeout 2d\n\n\
+    The run stays RUNNING; nobody holds it, nothing of it expires, and its --run-timeout stands still. Another kind or \
+    reason replaces the whole suspension, with its times and its hint; the same is `unchanged`. It stops no process that does not ask: a worker \
+    hears of it by its next call, which is refused as RUN_SUSPENDED. `runledger run list --suspended` shows what waits.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(super) const RESUME: &str = concat!(
+    "Examples:\n  \
+    runledger run resume run-1 --reason 'account 7'\n  \
+    runledger run resume run-1 --reason 'account 7' --lease-ttl 1m\n\n\
+    Without --lease-ttl, the run is ready: the next worker takes it by `runledger run claim-next --take ready`. A run that \
+    never had a lease goes on as it is. In a phase that suspends, --phase says which one it goes on in.\n",
+    once!(),
+    exit_codes!()
+);
+
 pub(super) const ARCHIVE: &str = concat!(
     "Examples:\n  \
     runledger run archive run-1\n  \
@@ -155,21 +177,26 @@ pub(super) const WORKER: &str = concat!(
     "Examples:\n  \
     runledger run worker --task-thread-id thread-1 -- bash -c 'echo ::progress 1/2 fetching; sleep 1'\n  \
     runledger run worker --claim --label team=search --idle 1s -- ./crawl\n  \
-    runledger run worker --claim --max-running instance=1 --idle 1s -- ./crawl\n\n\
+    runledger run worker --claim --max-running instance=1 --idle 1s -- ./crawl\n  \
+    runledger run worker --claim --resumable --idle 1s -- ./crawl\n\n\
     The program finds what the run was given in the file RUNLEDGER_INPUT (--input-on-stdin: on standard input), and may \
     write what comes of it, a JSON object of 65,536 bytes at most, to the file RUNLEDGER_RESULT. It finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS and RUNLEDGER_METADATA (JSON \
-    objects, as they were when it began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER (as --server has it) in its environment. Two lines of \
+    objects, as they were when it began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER (as --server has it) in its environment; \
+    and where the run goes on after a suspension, RUNLEDGER_PHASE and RUNLEDGER_SUSPENSION: how it was left, as JSON (kind, reason, resumeHint, \
+    resumeReason). Two lines of \
     its standard output are for the worker, and are not passed on:\n  \
     ::progress DONE[/TOTAL] [MESSAGE]  how far it is\n  \
     ::completed                        the run is done, although the program was told to end\n\n\
     As the program ends, so does the run:\n  \
     COMPLETED                  with 0 by itself; with 0 after it was told to end, and ::completed\n  \
+    suspended                  with 75: by --suspend-kind, for its last line on standard error\n  \
+    suspended / INTERRUPTED    with 75 after it was told to end\n  \
     FAILED / EXIT_STATUS       otherwise by itself; the reason is its last words on standard error\n  \
     FAILED / RESULT_INVALID    with 0 by itself, and what it left is no result\n  \
     FAILED / SPAWN_FAILED      it could not be started; the worker ends with 1\n  \
     ABORTED / ABORT_REQUESTED  somebody had asked for the run to be aborted\n  \
     ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
-    A run that is somebody else's by then, or has ended, stays as it is. The program, and all that it started and \
+    A run that is somebody else's by then, has ended or is suspended stays as it is. The program, and all that it started and \
     that is still in its process group, are told to end by SIGTERM, and by SIGKILL where something is still there after \
     --kill-after; also where this worker is killed by force, then after half of the ttl at the latest, and the run ends \
     as FAILED / ORPHANED. What begins a session of its own (`setsid`, a daemon) is left alone.\n\n",

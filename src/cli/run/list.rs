@@ -36,6 +36,12 @@ pub(super) struct ListArgs {
 pub(super) struct CountArgs {
     #[command(flatten)]
     filter: Filter,
+    /// Count the suspended ones by what they wait for as well
+    #[arg(long)]
+    by_suspension: bool,
+    /// Count them by phase as well
+    #[arg(long)]
+    by_phase: bool,
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
@@ -85,7 +91,8 @@ pub(super) async fn run(args: ListArgs) -> Result<(), Stop> {
 
 pub(super) async fn count(args: CountArgs) -> Result<(), Stop> {
     let mut client = args.caller.client()?;
-    let request = v1::CountRunsRequest { filter: Some(args.filter.message()?) };
+    let (by_phase, by_suspension) = (args.by_phase, args.by_suspension);
+    let request = v1::CountRunsRequest { filter: Some(args.filter.message()?), by_phase, by_suspension };
     let answer = args.caller.ask(&mut client, &request).await?;
     let mut out = Out::new();
     match args.format.output {
@@ -93,7 +100,16 @@ pub(super) async fn count(args: CountArgs) -> Result<(), Stop> {
         Output::Table => {
             let counts = answer.counts.iter().map(|counted| (view::status(counted.status), counted.count));
             let total = answer.counts.iter().map(|counted| counted.count).sum();
-            let rows = counts.chain([("total".to_owned(), total)]);
+            let of_phase = |phase: &str| match phase {
+                "" => "without a phase".to_owned(),
+                phase => format!("phase {phase}"),
+            };
+            let phases = answer.phases.iter().map(|counted| (of_phase(&counted.phase), counted.count));
+            let others = (answer.other_phases > 0).then(|| ("other phases".to_owned(), answer.other_phases));
+            let kinds = answer.suspensions.iter().map(|it| (format!("suspended {}", it.kind), it.count));
+            let rest =
+                (answer.other_suspensions > 0).then(|| ("suspended otherwise".to_owned(), answer.other_suspensions));
+            let rows = counts.chain([("total".to_owned(), total)]).chain(phases).chain(others).chain(kinds).chain(rest);
             out.pairs(&rows.map(|(name, count)| vec![name, count.to_string()]).collect::<Vec<_>>())?;
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
+use super::phases::{Begin, Stand};
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{self, ContentSource, Label, MaxRunning, MetadataSource, Route};
@@ -91,6 +92,11 @@ pub(super) struct StartArgs {
     /// The run that this one goes on with or repeats
     #[arg(long, visible_alias = "continues-run-id", value_name = "RUN_ID")]
     continues: Option<String>,
+    /// Priority among the runs that wait for a claim, -100 to 100: the higher one comes first
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-100..=100))]
+    priority: Option<i32>,
+    #[command(flatten)]
+    begin: Begin,
     #[command(flatten)]
     mutation: Mutation,
 }
@@ -123,6 +129,23 @@ pub(super) struct UpdateArgs {
     /// A merge patch on the run's own data: objects merge, null deletes
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
+    /// The iteration that the run has come to, where its lifecycle does not count them
+    #[arg(long, value_name = "N")]
+    iteration: Option<u32>,
+    /// Priority of a pending run among those that wait for a claim, -100 to 100; with nothing else
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-100..=100))]
+    priority: Option<i32>,
+    /// Why the phase suspends the run, for people [default: the phase's name]
+    #[arg(long, value_name = "TEXT", requires = "phase")]
+    suspend_reason: Option<String>,
+    /// How to go on, for whoever resumes it
+    #[arg(long, value_name = "TEXT", requires = "phase")]
+    resume_hint: Option<String>,
+    /// Time that it may wait in the phase [default: as the lifecycle has it]
+    #[arg(long, value_name = "DURATION", value_parser = fields::duration, requires = "phase")]
+    suspend_timeout: Option<Duration>,
+    #[command(flatten)]
+    stand: Stand,
     #[command(flatten)]
     left: Left,
     #[command(flatten)]
@@ -153,6 +176,8 @@ pub(super) struct CompleteArgs {
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
     #[command(flatten)]
+    stand: Stand,
+    #[command(flatten)]
     left: Left,
     #[command(flatten)]
     holder: Holder,
@@ -171,6 +196,8 @@ pub(super) struct AbortArgs {
     #[arg(long, value_name = "CODE")]
     reason_code: Option<String>,
     #[command(flatten)]
+    stand: Stand,
+    #[command(flatten)]
     left: Left,
     #[command(flatten)]
     holder: Holder,
@@ -188,6 +215,8 @@ pub(super) struct FailArgs {
     /// Reason code, for programs, such as TIMEOUT
     #[arg(long, value_name = "CODE")]
     reason_code: Option<String>,
+    #[command(flatten)]
+    stand: Stand,
     #[command(flatten)]
     left: Left,
     #[command(flatten)]
@@ -242,35 +271,13 @@ pub(super) struct RequestAbortArgs {
     mutation: Mutation,
 }
 
-#[derive(Args, Debug)]
-pub(super) struct ArchiveArgs {
-    /// The run
-    run_id: String,
-    #[command(flatten)]
-    mutation: Mutation,
-}
-
-#[derive(Args, Debug)]
-pub(super) struct RedactArgs {
-    /// The run
-    run_id: String,
-    /// What to take out, again and again: /metadata, a JSON pointer below it, /reason, /progress, /input,
-    /// /result, /links or /links/REL
-    #[arg(long = "path", value_name = "POINTER", required = true)]
-    paths: Vec<String>,
-    /// Reason, for people; without what is taken out
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
-    #[command(flatten)]
-    mutation: Mutation,
-}
-
 impl Mutation {
     /// The caller's, or one of this invocation's own.
     pub(super) fn request_id(&self) -> String {
         self.request_id.clone().unwrap_or_else(|| format!("cli-{}", clock::draw_id()))
     }
 
+    /// Prints the answer to a call that changed a run.
     pub(super) fn show<A: Named>(&self, answer: &A, run: Option<&v1::Run>, disposition: i32) -> Result<(), Stop> {
         show(&self.format, answer, run, disposition)
     }
@@ -278,7 +285,7 @@ impl Mutation {
 
 #[allow(clippy::needless_update, reason = "a field without a flag of its own is left to the authority")]
 pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
-    let request = v1::StartRunRequest {
+    let mut request = v1::StartRunRequest {
         task_thread_id: args.task_thread_id,
         run_id: args.run_id.unwrap_or_default(),
         deferred: args.deferred,
@@ -298,8 +305,10 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
         input: args.input.as_ref().map(|input| input.read("--input")).transpose()?,
         parent_run_id: args.parent.unwrap_or_default(),
         continues_run_id: args.continues.unwrap_or_default(),
+        priority: args.priority.unwrap_or_default(),
         ..v1::StartRunRequest::default()
     };
+    args.begin.add_to(&mut request);
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
     if args.lease_ttl.is_some() && answer.disposition() == v1::Disposition::Unchanged {
@@ -309,6 +318,12 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
 }
 
 pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
+    let said = args.suspend_reason.is_some() || args.resume_hint.is_some() || args.suspend_timeout.is_some();
+    let suspension = said.then(|| v1::SuspensionTerms {
+        reason: args.suspend_reason.unwrap_or_default(),
+        resume_hint: args.resume_hint.unwrap_or_default(),
+        timeout: args.suspend_timeout.map(runledger_proto::duration),
+    });
     let request = v1::UpdateRunRequest {
         run_id: args.run_id,
         audit_session_id: args.audit_session_id,
@@ -321,12 +336,23 @@ pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
         remove_labels: args.remove_labels,
         result: args.left.read()?,
         lease_epoch: args.holder.lease_epoch,
+        phase: args.stand.phase(),
+        iteration: args.iteration,
+        suspension,
+        priority: args.priority,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
         ..v1::UpdateRunRequest::default()
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
-    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
+    let run = answer.run.unwrap_or_default();
+    if run.status() == v1::RunStatus::Aborted {
+        say(&format!("the update ended the run: {}: {}", run.reason_code, run.failure_reason));
+    } else if let Some(suspension) = &run.suspension {
+        say(&format!("the run is suspended: {}: {}", suspension.kind, suspension.reason));
+    }
+    Ok(())
 }
 
 pub(super) async fn complete(args: CompleteArgs) -> Result<(), Stop> {
@@ -338,6 +364,7 @@ pub(super) async fn complete(args: CompleteArgs) -> Result<(), Stop> {
         expected_revision: args.mutation.expected_revision,
         result: args.left.read()?,
         links: Vec::new(),
+        phase: args.stand.phase(),
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
@@ -349,6 +376,7 @@ pub(super) async fn abort(args: AbortArgs) -> Result<(), Stop> {
         lease_epoch: args.holder.lease_epoch,
         failure_reason: args.failure_reason.unwrap_or_default(),
         reason_code: args.reason_code.unwrap_or_default(),
+        phase: args.stand.phase(),
         result: args.left.read()?,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
@@ -363,6 +391,7 @@ pub(super) async fn fail(args: FailArgs) -> Result<(), Stop> {
         lease_epoch: args.holder.lease_epoch,
         failure_reason: args.failure_reason,
         reason_code: args.reason_code.unwrap_or_default(),
+        phase: args.stand.phase(),
         result: args.left.read()?,
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
@@ -408,39 +437,6 @@ pub(super) async fn request_abort(args: RequestAbortArgs) -> Result<(), Stop> {
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
 }
 
-pub(super) async fn archive(args: ArchiveArgs) -> Result<(), Stop> {
-    let request = v1::ArchiveRunRequest {
-        run_id: args.run_id,
-        request_id: args.mutation.request_id(),
-        expected_revision: args.mutation.expected_revision,
-    };
-    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
-    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
-}
-
-pub(super) async fn restore(args: ArchiveArgs) -> Result<(), Stop> {
-    let request = v1::RestoreRunRequest {
-        run_id: args.run_id,
-        request_id: args.mutation.request_id(),
-        expected_revision: args.mutation.expected_revision,
-    };
-    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
-    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
-}
-
-pub(super) async fn redact(args: RedactArgs) -> Result<(), Stop> {
-    let request = v1::RedactRunRequest {
-        run_id: args.run_id,
-        paths: args.paths,
-        reason: args.reason.unwrap_or_default(),
-        request_id: args.mutation.request_id(),
-        expected_revision: args.mutation.expected_revision,
-    };
-    let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
-    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
-}
-
-/// Prints the answer to a call that changed a run.
 pub(super) fn show<A: Named>(
     format: &RunFormat,
     answer: &A,

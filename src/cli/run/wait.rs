@@ -27,6 +27,9 @@ pub(super) struct WaitArgs {
     /// Time to wait: seconds, or such as 30m [default: as long as it takes]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
+    /// Wait until it has ended, or is suspended so that somebody has to do something
+    #[arg(long)]
+    or_suspended: bool,
     #[command(flatten)]
     server: Server,
     #[command(flatten)]
@@ -41,6 +44,7 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
         let left = end.map_or(CALL_MAX, |end| end.saturating_duration_since(Instant::now()));
         let request = v1::WaitRunRequest {
             run_id: args.run_id.clone(),
+            until: if args.or_suspended { v1::WaitUntil::Suspended } else { v1::WaitUntil::Terminal }.into(),
             timeout: Some(left.min(CALL_MAX).try_into().map_err(|_| Stop::Usage("--timeout is too long".to_owned()))?),
         };
         let asked = Instant::now();
@@ -69,7 +73,8 @@ pub(super) async fn run(args: WaitArgs) -> Result<(), Stop> {
                 return Err(Stop::TimedOut(sentence));
             }
             let waited = args.timeout.unwrap_or_default();
-            return Err(Stop::TimedOut(format!("run {} has not ended after {waited:?}", args.run_id)));
+            let what = if args.or_suspended { "has not ended, nor been suspended," } else { "has not ended" };
+            return Err(Stop::TimedOut(format!("run {} {what} after {waited:?}", args.run_id)));
         }
     }
 }

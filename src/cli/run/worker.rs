@@ -27,7 +27,8 @@ use self::papers::Papers;
 use self::program::{Input, Program};
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MaxRunning, MetadataSource, at_least_one, duration, labels};
+use crate::cli::fields::{Label, MaxRunning, MetadataSource, at_least_one, duration, labels, suspension_kind};
+use crate::cli::view;
 use crate::supervise::signals::Signals;
 
 /// The reason why the program was told to end.
@@ -37,9 +38,14 @@ enum Told {
     Abort(String),
     /// The run is not this worker's any more, or has ended.
     Lost,
+    /// Somebody suspended the run.
+    Suspended,
     /// The worker itself was told to end.
     Signal,
 }
+
+/// The exit status by which a program says that its run is to wait (`EX_TEMPFAIL` of sysexits.h).
+const SUSPENDS: i32 = 75;
 
 /// Longer than any worker lives.
 const FAR: Duration = Duration::from_hours(24 * 365);
@@ -47,8 +53,8 @@ const FAR: Duration = Duration::from_hours(24 * 365);
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("work").args(["claim", "task_thread_id"]).required(true).multiple(true))]
 pub(super) struct WorkerArgs {
-    /// Claim pending and ready runs, oldest first, one after the other, instead of starting one: those that match the
-    /// flags
+    /// Claim pending runs, and those whose claim was not begun, one after the other, instead of starting one: those that
+    /// match the flags, the highest priority first, then the oldest
     #[arg(long, conflicts_with_all = ["run_id", "metadata"])]
     claim: bool,
     /// The orchestration task that the run belongs to
@@ -66,6 +72,12 @@ pub(super) struct WorkerArgs {
     /// The run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<MetadataSource>,
+    /// Claim suspended runs that are ready to go on as well: the program can take one up where it was left
+    #[arg(long, requires = "claim")]
+    resumable: bool,
+    /// What a program that ends with exit status 75 waits for: the run is suspended with this kind
+    #[arg(long, value_name = "KIND", default_value = "HELP", value_parser = suspension_kind)]
+    suspend_kind: String,
     /// Give the program what the run was given on its standard input
     #[arg(long)]
     input_on_stdin: bool,
@@ -112,12 +124,12 @@ pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     let mut guard = Guard::start(args.kill_after.min(args.lease_ttl / 2));
     if !args.claim {
         let held = start(&args, &mut worker).await?;
-        return work(&args, &called, &mut worker, &mut signals, &mut guard, held).await;
+        return Box::pin(work(&args, &called, &mut worker, &mut signals, &mut guard, held)).await;
     }
     let mut left = args.runs.unwrap_or(u64::MAX);
     while left > 0 {
         let Some(held) = claim(&args, &mut worker, &mut signals).await? else { return Ok(()) };
-        match work(&args, &called, &mut worker, &mut signals, &mut guard, held).await {
+        match Box::pin(work(&args, &called, &mut worker, &mut signals, &mut guard, held)).await {
             // The end of one run, whatever it is, is no reason not to take the next.
             Ok(()) | Err(Stop::Program(_)) => {}
             Err(Stop::Failed(failure)) if failure.kind == Kind::Refused => say(&failure.to_string()),
@@ -154,7 +166,8 @@ async fn claim(args: &WorkerArgs, worker: &mut Worker, signals: &mut Signals) ->
         ..v1::RunFilter::default()
     };
     let max_running = args.max_running.as_ref().map(MaxRunning::message);
-    let claiming = Claiming { filter, max_running, idle: args.idle };
+    let take = if args.resumable { v1::ClaimTake::Both } else { v1::ClaimTake::Pending };
+    let claiming = Claiming { filter, max_running, take, idle: args.idle };
     let stop = CancellationToken::new();
     let mut claimed = pin!(worker.claim(&claiming, &stop));
     tokio::select! {
@@ -178,7 +191,8 @@ async fn work(
     guard: &mut Guard,
     held: Held,
 ) -> Result<(), Stop> {
-    say(&format!("run {} begins, under the lease of epoch {}", held.run.run_id, held.epoch));
+    let begins = if held.run.resumed_from.is_some() { "goes on" } else { "begins" };
+    say(&format!("run {} {begins}, under the lease of epoch {}", held.run.run_id, held.epoch));
     let task = worker.begin(held.clone());
     let (task, papers) = laid_out(worker, signals, task, &held).await?;
     let environment: Vec<_> = environment(&held, called).into_iter().chain(papers.environment()).collect();
@@ -197,13 +211,32 @@ async fn work(
     let Ended { status: ended, told, stopped_by } = ended?;
     guard.watches(None, papers.folder()).await;
     let said = program.said().await;
+    let is_its_own_end = matches!(told, None | Some(Told::Signal));
+    let waits = is_its_own_end && ended.code() == Some(SUSPENDS);
+    let is_done = told.is_none() && ended.success();
+    // A program that has suspended its run by itself has said more than its exit status does, and the pause of another
+    // stays. But what is done is done, whoever paused it meanwhile.
+    if is_its_own_end
+        && !said.completed
+        && let Some(suspension) = worker.suspension(&held).await?
+        && (!is_done || suspension.lease_epoch == held.epoch)
+    {
+        say(&format!("run {} is suspended: {}: {}", held.run.run_id, suspension.kind, suspension.reason));
+        return Err(ending(stopped_by, ended));
+    }
     // Many a program ends with 0 when it is told to end: that alone does not say that it has done what the run is for.
     let completed = ended.success() && (said.completed || matches!(told, None | Some(Told::Lost)));
     let outcome = match &told {
         _ if completed => Outcome::Completed(None),
         Some(Told::Abort(reason)) => Outcome::abort_requested(reason.clone()),
-        Some(Told::Signal) => stopped(),
-        Some(Told::Lost) | None => {
+        Some(Told::Signal) if !waits => stopped(),
+        None | Some(Told::Signal) if waits => Outcome::Suspended {
+            kind: if told.is_none() { args.suspend_kind.clone() } else { "INTERRUPTED".to_owned() },
+            reason: said.last.lines().rfind(|line| !line.trim().is_empty()).map_or_else(|| how(ended), str::to_owned),
+        },
+        // Nothing is reported of it: whoever takes the run next goes on.
+        Some(Told::Suspended) => return Err(ending(stopped_by, ended)),
+        Some(Told::Lost | Told::Signal) | None => {
             let how = how(ended);
             failed(if said.last.is_empty() { how } else { format!("{how}\n{}", said.last) }, "EXIT_STATUS")
         }
@@ -225,11 +258,12 @@ async fn work(
     match (report(task, outcome, result).await, &told) {
         (Ok(()), _) => {}
         // The run was somebody else's before its program ended, which was said.
-        (Err(failure), Some(Told::Lost)) if failure.kind == Kind::Refused => lost = true,
+        (Err(failure), Some(Told::Lost | Told::Suspended)) if failure.kind == Kind::Refused => lost = true,
         (Err(failure), _) => return Err(failure.into()),
     }
     match (stopped_by, ended.code(), ended.signal()) {
         (Some(number), _, _) => Err(Stop::Signal(number)),
+        _ if waits => Err(ending(None, ended)),
         (_, Some(0), _) if is_invalid => Err(Stop::Program(1)),
         (_, Some(0), _) if completed && !lost => Ok(()),
         (_, Some(0), _) => Err(Stop::Program(128 + 15)),
@@ -253,6 +287,10 @@ async fn laid_out(worker: &mut Worker, signals: &mut Signals, task: Task, held: 
             }
             Cancellation::LeaseLost(why) => {
                 say(&format!("run {run_id} is not this worker's any more: {why}"));
+                return Err(Stop::Program(128 + 15));
+            }
+            Cancellation::Suspended { kind, reason } => {
+                say(&format!("run {run_id} was suspended: {kind}: {reason}"));
                 return Err(Stop::Program(128 + 15));
             }
         },
@@ -285,8 +323,18 @@ async fn report(task: Task, outcome: Outcome, result: Option<Struct>) -> Result<
         Outcome::Completed(_) => "completed".to_owned(),
         Outcome::Aborted { code, .. } => format!("aborted / {code}"),
         Outcome::Failed { code, .. } => format!("failed / {code}"),
+        Outcome::Suspended { kind, reason } => {
+            let (kind, reason) = (kind.clone(), reason.clone());
+            let run = task.end_with(outcome, result).await?.run;
+            say(&match run.suspension {
+                Some(_) => format!("run {run_id} is suspended: {kind}: {reason}"),
+                // Somebody had asked for it to be aborted.
+                None => format!("run {run_id} has ended: {} / {}", view::status(run.status), run.reason_code),
+            });
+            return Ok(());
+        }
     };
-    say(&match task.end_with(outcome, result).await? {
+    say(&match task.end_with(outcome, result).await?.disposition {
         v1::Disposition::RecordedLate => {
             format!("the authority had ended run {run_id}: how its program ended is kept as a late report")
         }
@@ -307,10 +355,35 @@ fn environment(held: &Held, called: &[(&'static str, OsString)]) -> Vec<(&'stati
         ("RUNLEDGER_TASK_THREAD_ID", run.task_thread_id.clone()),
         ("RUNLEDGER_LEASE_EPOCH", held.epoch.to_string()),
         ("RUNLEDGER_LABELS", serde_json::to_string(&labels).expect("texts are JSON")),
+        ("RUNLEDGER_PHASE", run.phase.clone()),
+        ("RUNLEDGER_SUSPENSION", run.resumed_from.as_deref().map(left).unwrap_or_default()),
         ("RUNLEDGER_METADATA", run.metadata.as_ref().map_or_else(|| "{}".to_owned(), json::object)),
     ];
     let of_the_run = of_the_run.into_iter().map(|(name, value)| (name, OsString::from(value)));
     of_the_run.chain(called.iter().cloned()).collect()
+}
+
+/// How a run was left that the program takes up again, as JSON.
+fn left(suspension: &v1::Suspension) -> String {
+    let resumed = suspension.resumption.as_ref().map(|resumption| resumption.reason.as_str());
+    let left = [
+        ("kind", Some(suspension.kind.as_str())),
+        ("reason", Some(suspension.reason.as_str())),
+        ("resumeHint", Some(suspension.resume_hint.as_str())),
+        ("resumeReason", resumed),
+    ];
+    let left: BTreeMap<&str, &str> =
+        left.into_iter().filter_map(|(name, text)| Some((name, text.filter(|text| !text.is_empty())?))).collect();
+    serde_json::to_string(&left).expect("texts are JSON")
+}
+
+/// How the worker ends after a program whose run is not this worker's to end.
+fn ending(stopped_by: Option<u8>, ended: ExitStatus) -> Stop {
+    match (stopped_by, ended.code()) {
+        (Some(number), _) => Stop::Signal(number),
+        (None, Some(code)) if code != 0 => Stop::Program(u8::try_from(code).unwrap_or(1)),
+        (None, Some(_) | None) => Stop::Program(128 + 15),
+    }
 }
 
 fn failed(reason: String, code: &str) -> Outcome {
@@ -378,6 +451,11 @@ async fn accompany(args: &WorkerArgs, signals: &mut Signals, job: &Job, program:
                     Cancellation::LeaseLost(why) => {
                         say(&format!("run {run_id} is not this worker's any more: {why}"));
                         told = Some(Told::Lost);
+                        args.kill_after
+                    }
+                    Cancellation::Suspended { kind, reason } => {
+                        say(&format!("run {run_id} was suspended: {kind}: {reason}"));
+                        told = told.or(Some(Told::Suspended));
                         args.kill_after
                     }
                 };

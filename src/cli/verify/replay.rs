@@ -128,9 +128,12 @@ impl<'a> Replay<'a> {
         said.same("event.from", &before, &event.from);
         let allowed = match event.event_type {
             EventType::Updated => event.from == Some(event.to) && !event.to.is_terminal(),
-            EventType::Claimed | EventType::Released | EventType::AbortRequested | EventType::Ready => {
-                event.from == Some(Status::Running) && event.to == Status::Running
-            }
+            EventType::Claimed
+            | EventType::Released
+            | EventType::AbortRequested
+            | EventType::Ready
+            | EventType::Suspended
+            | EventType::Resumed => event.from == Some(Status::Running) && event.to == Status::Running,
             EventType::Archived => {
                 let is_archived = self.run.as_ref().is_some_and(|run| run.archived_at.is_some());
                 event.from == Some(event.to) && event.to.is_terminal() && !is_archived
@@ -226,7 +229,7 @@ impl<'a> Replay<'a> {
         let mut said = Row { table: "leases", key: &self.key, differences };
         lease(row, &run, &mut said);
         let mut said = Row { table: "suspended", key: &self.key, differences };
-        said.same("ready", &run.is_ready().then_some(true), &row.ready);
+        rest(row, &run, &mut said);
     }
 }
 
@@ -283,7 +286,8 @@ fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
         None if run.status.is_terminal() => {}
         None => said.differs("row", format!("one: the run is {}", run.status), "none"),
         Some(_) if run.status.is_terminal() => said.differs("row", format!("none: the run is {}", run.status), "one"),
-        Some(ActiveRow { status, started_at, due_at }) => {
+        Some(ActiveRow { status, started_at, due_at, priority }) => {
+            said.same("priority", &run.queued_priority().map(crate::domain::Priority::get), &priority);
             said.same("status", &run.status.code(), &status);
             if run.started_at != started_at {
                 said.differs("started_at", run.started_at, started_at);
@@ -294,10 +298,28 @@ fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
     }
 }
 
-/// A row in `leases` exactly while the run has a lease and is neither terminal nor ready. The lease's expiry and
+/// A row in `suspended` exactly while the run is at rest.
+fn rest(row: &RunRow, run: &Run, said: &mut Row<'_>) {
+    match (run.rest(), &row.rest) {
+        (None, None) => {}
+        (None, Some(_)) => said.differs("row", "none: the run is not at rest", "one"),
+        (Some(_), None) => said.differs("row", "one: the run is at rest", "none"),
+        (Some(expected), Some(found)) => {
+            if expected.started_at != found.started_at {
+                said.differs("started_at", expected.started_at, found.started_at);
+            }
+            said.same("kind", &expected.kind, &found.kind);
+            said.same("ready", &expected.ready, &found.ready);
+            said.same("keep_slot", &expected.keep_slot, &found.keep_slot);
+            said.same("priority", &expected.priority.get(), &found.priority.get());
+        }
+    }
+}
+
+/// A row in `leases` exactly while the run has a lease and is neither terminal nor at rest. The lease's expiry and
 /// progress are in no event.
 fn lease(row: &RunRow, run: &Run, said: &mut Row<'_>) {
-    let expected = run.supervision.lease.filter(|_| !run.status.is_terminal() && !run.is_ready());
+    let expected = run.supervision.lease.filter(|_| !run.status.is_terminal() && !run.is_at_rest());
     match (expected, row.lease) {
         (None, None) => {}
         (None, Some((epoch, _))) => said.differs("row", "none: nobody holds the run", format!("one of epoch {epoch}")),

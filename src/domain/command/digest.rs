@@ -7,9 +7,10 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::Command;
+use crate::domain::lifecycle::{LifecycleName, LimitThen};
 use crate::domain::{
     Ask, Claim, Complete, Content, ContentDigest, End, Ending, LabelsChange, LeaseEpoch, Link, LinksChange, MaxRunning,
-    Metadata, Redaction, Release, RequestAbort, Revision, Start, Update,
+    Metadata, Priority, Redaction, Release, RequestAbort, Resume, Revision, Start, Suspend, SuspensionTerms, Update,
 };
 
 /// The fields that a retry must repeat.
@@ -47,6 +48,10 @@ struct Terms<'a> {
     max_running: Option<&'a MaxRunning>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     not_begun: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready_timeout_ms: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    keep_slot: bool,
 }
 
 impl Terms<'_> {
@@ -83,6 +88,23 @@ struct Changes<'a> {
     parent_run_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     continues_run_id: Option<&'a str>,
+    /// As it was sent, so that a retry means the same whatever was put meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lifecycle: Option<&'a LifecycleName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iteration: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_iterations: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_iterations_then: Option<LimitThen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<Priority>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suspension: Option<&'a SuspensionTerms>,
 }
 
 impl Command {
@@ -111,7 +133,7 @@ fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
     let holder = |lease_epoch| Terms { lease_epoch, ..Terms::default() };
     let metadata = ask.metadata();
     let (input, result) = (ask.input().map(Content::digest), ask.result().map(Content::digest));
-    let added_links = ask.added();
+    let (added_links, phase) = (ask.added(), ask.phase());
     match ask {
         Ask::Start(start) => {
             let Start {
@@ -127,6 +149,11 @@ fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
                 input: _,
                 parent_run_id,
                 continues_run_id,
+                lifecycle,
+                phase: _,
+                max_iterations,
+                max_iterations_then,
+                priority,
             } = start;
             let (lease_ttl_ms, start_timeout_ms, run_timeout_ms) = (*lease_ttl_ms, *start_timeout_ms, *run_timeout_ms);
             let labels = LabelsChange { set: labels.clone(), ..LabelsChange::default() };
@@ -139,22 +166,43 @@ fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
                 input,
                 parent_run_id: parent_run_id.as_deref(),
                 continues_run_id: continues_run_id.as_deref(),
+                lifecycle: lifecycle.as_ref(),
+                phase,
+                max_iterations: *max_iterations,
+                max_iterations_then: *max_iterations_then,
+                priority: *priority,
                 ..Changes::default()
             };
             (Terms { lease_ttl_ms, start_timeout_ms, run_timeout_ms, ..Terms::default() }, changes)
         }
-        Ask::Update(Update { lease_epoch, links, labels, metadata: _, result: _, added: _ }) => {
-            let (links, labels) = (Some(links), Some(Cow::Borrowed(labels)));
-            (holder(*lease_epoch), Changes { links, labels, metadata, result, added_links, ..Changes::default() })
+        Ask::Update(update) => {
+            let Update { lease_epoch, links, labels, iteration, suspension, priority, .. } = update;
+            let (links, labels, iteration) = (Some(links), Some(Cow::Borrowed(labels)), *iteration);
+            let written = Changes { links, labels, metadata, result, added_links, ..Changes::default() };
+            let suspension = Some(suspension).filter(|terms| !terms.is_empty());
+            (holder(*lease_epoch), Changes { phase, iteration, suspension, priority: *priority, ..written })
         }
-        Ask::Complete(Complete { lease_epoch, metadata: _, result: _, added: _ }) => {
-            (holder(*lease_epoch), Changes { metadata, result, added_links, ..Changes::default() })
+        Ask::Suspend(Suspend { lease_epoch, kind, terms, ready_timeout_ms, keep_slot, phase: _ }) => {
+            let (kind, suspension) = (Some(kind.as_str()), Some(terms));
+            let terms = Terms { ready_timeout_ms: *ready_timeout_ms, keep_slot: *keep_slot, ..holder(*lease_epoch) };
+            (terms, Changes { phase, kind, suspension, ..Changes::default() })
         }
-        Ask::Abort(End { lease_epoch, why, result: _ }) | Ask::Fail(End { lease_epoch, why, result: _ }) => {
-            (holder(*lease_epoch), Changes { ending: Some(Cow::Borrowed(why)), result, ..Changes::default() })
+        Ask::Resume(Resume { reason, phase: _, lease_ttl_ms, max_running, max_iterations }) => {
+            let (lease_ttl_ms, max_running) = (*lease_ttl_ms, max_running.as_ref());
+            let why = Ending { failure_reason: reason.clone(), reason_code: None };
+            let changes = Changes { ending: Some(Cow::Owned(why)), phase, ..Changes::default() };
+            let terms = Terms { lease_ttl_ms, max_running, ..Terms::default() };
+            (terms, Changes { max_iterations: *max_iterations, ..changes })
+        }
+        Ask::Complete(Complete { lease_epoch, metadata: _, result: _, added: _, phase: _ }) => {
+            (holder(*lease_epoch), Changes { metadata, result, added_links, phase, ..Changes::default() })
+        }
+        Ask::Abort(End { lease_epoch, why, result: _, phase: _ })
+        | Ask::Fail(End { lease_epoch, why, result: _, phase: _ }) => {
+            (holder(*lease_epoch), Changes { ending: Some(Cow::Borrowed(why)), result, phase, ..Changes::default() })
         }
         // A claim of `ClaimNextRun` has no digest of its own: its claimer's request has.
-        Ask::Claim(Claim { expected_epoch, lease_ttl_ms, max_running, only_waiting: _, request: _ }) => {
+        Ask::Claim(Claim { expected_epoch, lease_ttl_ms, max_running, only: _, request: _ }) => {
             let terms = Terms {
                 lease_epoch: *expected_epoch,
                 lease_ttl_ms: Some(*lease_ttl_ms),
@@ -276,11 +324,11 @@ mod tests {
                 "900ff00a20fb7acb985499acf3dd01b880ee7c4cd32061d8810758293af83c99",
             ),
             (
-                Ask::Abort(End { lease_epoch: None, why: why(), result: None }),
+                Ask::Abort(End { lease_epoch: None, why: why(), ..End::default() }),
                 "35a587a6d2db6589c8fefae9e26939f102703372932a78cbc25c4cff09db7f8a",
             ),
             (
-                Ask::Fail(End { lease_epoch, why: why(), result: None }),
+                Ask::Fail(End { lease_epoch, why: why(), ..End::default() }),
                 "ee71c10726381ffa395d85f706b4b36be0909e9d9fe433eaad0caaea3c3b9fa8",
             ),
             (
@@ -288,7 +336,7 @@ mod tests {
                     expected_epoch: lease_epoch,
                     lease_ttl_ms: 30_000,
                     max_running: Some(MaxRunning { label: "instance".into(), limit: 2 }),
-                    only_waiting: false,
+                    only: None,
                     request: None,
                 }),
                 "42449b6a488bd667ad3c4c8457ea099d68486d6f71d365db7d7951f66c67b17d",
@@ -319,6 +367,7 @@ mod tests {
                 expected_revision: Some(0.into()),
                 request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
                 principal: Principal::claimed("acting".into()),
+                oversize: Vec::new(),
                 trace: None,
                 agents: Agents::All,
             };

@@ -1,18 +1,19 @@
 //! The changes that a permitted command makes.
 
 use super::lease::granted;
+use super::suspension::leased;
 use crate::domain::decision::Context;
 use crate::domain::limits::{LABELS_MAX, LINKS_MAX, METADATA_BYTES_MAX};
 use crate::domain::sides::contents;
 use crate::domain::sweep::Due;
 use crate::domain::{
     AbortRequest, Ask, Changes, Claim, Command, Content, Ending, EventType, Labels, LabelsChange, LateReport, Lease,
-    LeaseEpoch, Links, LinksChange, Metadata, Ready, RefinementsChange, Refusal, ResultDigest, Run, Start,
+    LeaseEpoch, Links, LinksChange, Metadata, Priority, Ready, RefinementsChange, Refusal, ResultDigest, Run, Start,
     SupervisionChange, Time, Unbegun, Violation,
 };
 
 /// The `reason_code` of a run that was aborted on request, without a report of its worker.
-const ABORT_REQUESTED: &str = "ABORT_REQUESTED";
+pub(super) const ABORT_REQUESTED: &str = "ABORT_REQUESTED";
 
 /// The fields that the event sets: those of the command's ask that change the run, and those that the authority adds.
 pub(super) fn changes(
@@ -26,10 +27,15 @@ pub(super) fn changes(
         Ask::Start(start) => started(run, start, command, context, at),
         Ask::Update(update) => {
             let links = update.links.clone();
-            let refinements = left(run, command, context);
+            let mut refinements = left(run, command, context);
+            let kept = run.map_or(Priority::NONE, Run::priority);
+            if let Some(priority) = update.priority.filter(|priority| *priority != kept) {
+                refinements.get_or_insert_default().priority = Some(priority);
+            }
             Changes { refinements, ..written(run, links, update.labels.clone(), &update.metadata) }
         }
         Ask::Claim(claim) => claimed(run, claim, command, context),
+        Ask::Resume(resume) => leased(run, resume, command, context),
         Ask::Release(_) | Ask::GiveBack(_) if event_type == EventType::Aborted => {
             let request = run.and_then(|run| run.supervision.abort_request.as_ref());
             ended(request.and_then(|request| request.reason.clone()), ABORT_REQUESTED.to_owned())
@@ -60,7 +66,8 @@ pub(super) fn changes(
         Ask::Abort(end) | Ask::Fail(end) => {
             Changes { ending: end.why.clone(), refinements: left(run, command, context), ..Changes::default() }
         }
-        Ask::Archive | Ask::Restore => Changes::default(),
+        // What suspends a run is added once its phase is known.
+        Ask::Suspend(_) | Ask::Archive | Ask::Restore => Changes::default(),
         Ask::Redact(redaction) => Changes { redaction: Some(Box::new(redaction.clone())), ..Changes::default() },
     }
 }
@@ -74,6 +81,7 @@ fn started(run: Option<&Run>, start: &Start, command: &Command, context: &Contex
         input: start.input.as_ref().map(Content::digest),
         parent_run_id: start.parent_run_id.clone(),
         continues_run_id: start.continues_run_id.clone(),
+        priority: start.priority.filter(|priority| !priority.is_none()),
         ..RefinementsChange::default()
     };
     Changes {
@@ -95,7 +103,7 @@ fn started(run: Option<&Run>, start: &Start, command: &Command, context: &Contex
 fn claimed(run: Option<&Run>, claim: &Claim, command: &Command, context: &Context<'_>) -> Changes {
     let owner = run.and_then(|run| run.agent_id.as_ref());
     let awaited = run.is_some_and(Run::awaits_claim);
-    let takes_over = owner.is_none() || !awaited;
+    let takes_over = owner.is_none() || !awaited || run.is_some_and(Run::is_for_any_worker);
     let agent_id = command.principal.agent_id.clone().filter(|agent_id| takes_over && Some(agent_id) != owner);
     let unbegun = Unbegun { owner: agent_id.as_ref().map(|_| owner.cloned().unwrap_or_default()) };
     let supervision = SupervisionChange {
@@ -138,6 +146,7 @@ fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, at
             .zip(command.ask.result())
             .map(|(run, result)| ResultDigest { content: result.digest(), revision: run.revision.next() }),
         links: u32::try_from(links.len()).unwrap_or(u32::MAX),
+        phase: command.ask.phase().map(str::to_owned),
     };
     let supervision = SupervisionChange { late_report: Some(Box::new(report)), ..SupervisionChange::default() };
     let refinements = RefinementsChange { links, ..RefinementsChange::default() }.boxed();
@@ -151,7 +160,7 @@ fn left(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Option<B
     RefinementsChange { result, links: contents::fresh(command, context), ..RefinementsChange::default() }.boxed()
 }
 
-fn ended(failure_reason: Option<String>, reason_code: String) -> Changes {
+pub(super) fn ended(failure_reason: Option<String>, reason_code: String) -> Changes {
     Changes { ending: Ending { failure_reason, reason_code: Some(reason_code) }, ..Changes::default() }
 }
 

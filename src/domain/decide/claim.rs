@@ -2,7 +2,9 @@
 
 use super::event;
 use crate::domain::decision::{Context, Decision};
-use crate::domain::{Ask, Claim, Claimed, Command, EventType, GiveBack, HeldLease, LabelValue, Refusal, Run};
+use crate::domain::{
+    Ask, Claim, Claimed, Command, EventType, GiveBack, HeldLease, LabelValue, MaxRunning, Refusal, Run, RunId,
+};
 
 /// Refuses a claim whose claimer's own request has had its effect already, on any run.
 pub(super) fn claimed_before(command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
@@ -14,27 +16,43 @@ pub(super) fn claimed_before(command: &Command, context: &Context<'_>) -> Result
     }
 }
 
+/// Takes a running run: one that is ready after a suspension, or one that its last holder lost or let go.
+pub(super) fn take(run: &Run, claim: &Claim, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
+    if run.is_ready() {
+        if claim.only.is_some_and(|take| !take.takes_ready(run)) {
+            return Err(Refusal::run_suspended(run));
+        }
+        leaves_room(run, claim.max_running.as_ref(), context)?;
+    } else {
+        free(run, claim, context)?;
+    }
+    let resumes = run.suspension().is_some();
+    event(Some(run), command, context, if resumes { EventType::Resumed } else { EventType::Claimed })
+}
+
 /// Refuses a claim of a running run whose lease is held, and a claim that takes only waiting runs.
-pub(super) fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
+fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
     let held = context.sides.lease.filter(|held| held.epoch == epoch);
     let is_over = held.is_some_and(|held| held.expires_at <= context.clock);
     let is_free = is_over || run.supervision.lease.is_some_and(|lease| lease.released);
-    if is_free && !claim.only_waiting {
+    if is_free && claim.only.is_none() {
         return Ok(());
     }
-    Err(Refusal::LeaseHeld { epoch, expires_at: held.map(|held| held.expires_at), run: run.summary() })
+    let expires_at = held.map(|held| held.expires_at);
+    Err(Refusal::LeaseHeld { epoch, expires_at, ready: false, run: run.summary() })
 }
 
 /// Refuses a claim where as many runs with the same value of a label are running as it allows.
-pub(super) fn leaves_room(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
-    let Some(max) = &claim.max_running else { return Ok(()) };
+pub(super) fn leaves_room(run: &Run, max: Option<&MaxRunning>, context: &Context<'_>) -> Result<(), Refusal> {
+    let Some(max) = max else { return Ok(()) };
     let Some(LabelValue { value, .. }) = LabelValue::of(run, &max.label) else { return Ok(()) };
-    let room = u32::try_from(context.sides.running.len()).is_ok_and(|running| running < max.limit);
+    // A run that kept its slot takes no other one.
+    let mut running: Vec<RunId> = context.sides.running.iter().filter(|other| **other != run.run_id).cloned().collect();
+    let room = u32::try_from(running.len()).is_ok_and(|running| running < max.limit);
     if room {
         return Ok(());
     }
-    let mut running = context.sides.running.to_vec();
     running.sort_unstable();
     Err(Refusal::MaxRunning { max: max.clone(), value, running, run: run.summary() })
 }

@@ -3,17 +3,24 @@
 //! takes in [`claim`](super::claim).
 
 use crate::domain::decision::Context;
-use crate::domain::{Ask, Command, Lease, LeaseEpoch, Refusal, Run};
+use crate::domain::{Ask, Changes, Command, Lease, LeaseEpoch, Refusal, Run};
 
 /// Refuses an ask that only the lease's holder may make, unless it names the run's own lease and no older one: a worker
 /// that lost its lease may still believe to hold it. A claim may name the lease that it means to follow.
 pub(super) fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
     let rpc = command.ask.rpc();
     match &command.ask {
+        // The priority says nothing of the work: who comes too late for it hears that the run does not wait any more.
+        Ask::Update(update) if update.lease_epoch.is_none() && update.is_of_priority_alone() => Ok(()),
         Ask::Update(update) => lease_is(run, rpc, update.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
         Ask::Complete(complete) => lease_is(run, rpc, complete.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
         Ask::Fail(fail) => lease_is(run, rpc, fail.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
         Ask::Release(release) => lease_is(run, rpc, release.lease_epoch.unwrap_or(LeaseEpoch::NONE), true),
+        // Who may write every run may suspend every run; others only what they hold.
+        Ask::Suspend(suspend) => match suspend.lease_epoch {
+            None if !command.agents.is_confined() => Ok(()),
+            asked => lease_is(run, rpc, asked.unwrap_or(LeaseEpoch::NONE), false),
+        },
         Ask::GiveBack(claim) => lease_is(run, rpc, claim.lease_epoch, true),
         Ask::Claim(claim) => match claim.expected_epoch {
             Some(asked) if asked != run.supervision.epoch() => Err(Refusal::lease_lost(rpc, asked, run)),
@@ -21,7 +28,13 @@ pub(super) fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
         },
         // An abort is open to every caller; but a caller that names its lease ends no run that another holds by now.
         Ask::Abort(abort) => abort.lease_epoch.map_or(Ok(()), |asked| lease_is(run, rpc, asked, false)),
-        Ask::Start(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Archive | Ask::Restore | Ask::Redact(_) => Ok(()),
+        Ask::Start(_)
+        | Ask::RequestAbort(_)
+        | Ask::Resume(_)
+        | Ask::Sweep
+        | Ask::Archive
+        | Ask::Restore
+        | Ask::Redact(_) => Ok(()),
     }
 }
 
@@ -45,8 +58,15 @@ pub(in crate::domain) fn lease_is(
     if may { Ok(()) } else { Err(Refusal::lease_lost(rpc, asked, run)) }
 }
 
+/// Whether an event grants a lease to a caller who is known by its identity alone: else the run's owner says who it is.
+pub(super) fn is_grantee_named(command: &Command, changes: &Changes) -> bool {
+    let by = &command.principal;
+    let is_granted = changes.supervision.lease.is_some_and(|lease| !lease.released && !lease.resting);
+    is_granted && by.identity.is_some() && by.agent_id.is_none()
+}
+
 /// The lease that follows the run's last one.
 pub(super) fn granted(run: Option<&Run>, context: &Context<'_>, ttl_ms: u64) -> Lease {
     let epoch = run.map_or(LeaseEpoch::NONE, |run| run.supervision.epoch());
-    Lease { epoch: epoch.next(context.ledger_epoch), ttl_ms, released: false }
+    Lease { epoch: epoch.next(context.ledger_epoch), ttl_ms, released: false, resting: false }
 }

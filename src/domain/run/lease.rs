@@ -16,6 +16,9 @@ pub struct Lease {
     /// The lease was given up: this epoch has no holder, and the run may be claimed at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub released: bool,
+    /// The run was suspended under it: it is not renewed and never over, and its holder may still say what is true.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resting: bool,
 }
 
 /// A lease as the store keeps it, read under the shard's head.

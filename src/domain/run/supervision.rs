@@ -49,6 +49,9 @@ pub struct LateReport {
     /// The number of links that came with it.
     #[serde(default, skip_serializing_if = "is_none")]
     pub links: u32,
+    /// The phase that the report names; nothing checks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -64,7 +67,9 @@ impl LateReport {
     }
 
     fn weight(&self) -> usize {
-        self.failure_reason.as_ref().map_or(0, String::len) + self.metadata.weight() + size_of::<Self>()
+        [&self.failure_reason, &self.phase].into_iter().flatten().map(String::len).sum::<usize>()
+            + self.metadata.weight()
+            + size_of::<Self>()
     }
 }
 
@@ -96,7 +101,11 @@ pub struct Supervision {
     /// The last lease was granted by a claim, and its holder has written nothing yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unbegun: Option<Box<Unbegun>>,
-    /// The total time that the run has been ready, in microseconds, which does not count towards `run_timeout_ms`.
+    /// The caller that was granted the last lease, where it proved an identity and named no agent: else the run's owner
+    /// says who it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grantee: Option<Box<Principal>>,
+    /// The total time that the run has been at rest, in microseconds, which does not count towards `run_timeout_ms`.
     #[serde(skip_serializing_if = "is_zero")]
     pub rest_micros: i64,
 }
@@ -134,6 +143,10 @@ pub struct SupervisionChange {
     /// The lease was granted by a claim, which may be given back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unbegun: Option<Box<Unbegun>>,
+    /// The event's caller is the [grantee](Supervision::grantee) of the lease. Older events say nothing of it, and the runs
+    /// that were stored with them neither.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub to_grantee: bool,
 }
 
 impl Supervision {
@@ -147,7 +160,11 @@ impl Supervision {
             late_report,
             ready,
             unbegun,
+            to_grantee,
         } = &event.changes.supervision;
+        if lease.is_some_and(|lease| !lease.resting) {
+            self.grantee = to_grantee.then(|| Box::new(event.principal.clone()));
+        }
         self.lease = lease.or(self.lease);
         self.start_deadline = start_deadline.or(self.start_deadline);
         self.run_timeout_ms = run_timeout_ms.or(self.run_timeout_ms);
@@ -155,9 +172,6 @@ impl Supervision {
         // Any event of a ready run ends its readiness, and after any event of its holder a claim has been begun. A
         // request to abort the run and a redaction do neither: the holder does not make them.
         if !matches!(event.event_type, EventType::AbortRequested | EventType::Redacted) {
-            if let Some(ready) = self.ready.take().filter(|_| event.to == Status::Running) {
-                self.rest_micros += event.at.micros() - ready.at.micros();
-            }
             self.ready.clone_from(ready);
             self.unbegun.clone_from(unbegun);
         }
@@ -187,14 +201,18 @@ impl Supervision {
             + self.late_report.as_ref().map_or(0, |report| report.weight())
             + self.ready.as_ref().map_or(0, |_| size_of::<Ready>())
             + self.unbegun.as_ref().map_or(0, |unbegun| unbegun.weight())
+            + self.grantee.as_ref().map_or(0, |_| size_of::<Principal>())
     }
 }
 
 impl Run {
-    /// The time at which a running run is aborted; none: never, or not while it is ready.
+    /// The time at which a running run is aborted; none: never, or not while it is at rest.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let Supervision { run_timeout_ms, rest_micros, ready: None, .. } = self.supervision else { return None };
+        if self.is_at_rest() {
+            return None;
+        }
+        let Supervision { run_timeout_ms, rest_micros, .. } = self.supervision;
         Some(self.running_at?.plus_ms(run_timeout_ms?).plus_micros(rest_micros))
     }
 
@@ -203,9 +221,10 @@ impl Run {
     pub fn due_at(&self) -> Option<Time> {
         let deadline = match self.status {
             Status::Pending => self.supervision.start_deadline,
-            Status::Running => match &self.supervision.ready {
-                Some(ready) => ready.deadline,
-                None => self.deadline(),
+            Status::Running => match (&self.supervision.ready, self.suspension()) {
+                (Some(ready), _) => ready.deadline,
+                (None, Some(suspension)) => suspension.deadline,
+                (None, None) => self.deadline(),
             },
             Status::Completed | Status::Aborted | Status::Failed => return None,
         };
@@ -216,7 +235,7 @@ impl Run {
     /// Whether a worker may hold a lease on the run.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.status == Status::Running && self.supervision.lease.is_some() && !self.is_ready()
+        self.status == Status::Running && self.supervision.lease.is_some() && !self.is_at_rest()
     }
 
     /// The run's last known terminal status: that of a late report, else the run's own.

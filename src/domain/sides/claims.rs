@@ -72,7 +72,7 @@ impl Claims {
 pub fn still_held(claimed: &Claimed, run: Option<&Run>) -> Result<(), Refusal> {
     let Some(run) = run else { return Err(Refusal::RunNotFound { key: claimed.key.clone() }) };
     let lease = run.supervision.lease;
-    let holds = lease.is_some_and(|lease| lease.epoch == claimed.epoch && !lease.released);
+    let holds = lease.is_some_and(|lease| lease.epoch == claimed.epoch && !lease.released && !lease.resting);
     if run.status == Status::Running && holds {
         return Ok(());
     }

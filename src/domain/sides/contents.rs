@@ -170,7 +170,8 @@ impl Contents {
 
 fn is_refined(event: &Event) -> bool {
     let late = event.changes.supervision.late_report.as_ref();
-    event.changes.refinements.is_some() || late.is_some_and(|report| report.result.is_some())
+    event.changes.refinements.as_ref().is_some_and(|refinements| refinements.has_rows())
+        || late.is_some_and(|report| report.result.is_some())
 }
 
 /// The rows that a command's event writes; `run` is the run right after it.

@@ -16,6 +16,8 @@ pub(super) fn is_wanted(command: &Command, run: Option<&Run>) -> bool {
         | Ask::Fail(_)
         | Ask::Release(_)
         | Ask::RequestAbort(_)
+        | Ask::Suspend(_)
+        | Ask::Resume(_)
         | Ask::Archive
         | Ask::Restore
         | Ask::Redact(_) => false,
@@ -38,7 +40,7 @@ impl Leases {
     }
 
     pub(super) fn apply(&mut self, command: &Command, event: &Event, run: &Run, clock: Time) {
-        if run.is_ready() {
+        if run.is_at_rest() {
             self.rows.remove(&command.key);
         } else if let Some(lease) = event.changes.supervision.lease {
             self.rows.insert(command.key.clone(), HeldLease::granted(lease, clock));
@@ -48,13 +50,13 @@ impl Leases {
 
 /// The change of the row that keeps a run's lease: it is written with a new lease, or deleted (none).
 pub(super) fn write(write: &RunWrite) -> Option<(RunKey, Option<Lease>)> {
-    let before = write.before.map_or(LeaseEpoch::NONE, |before| before.epoch);
-    let has_row =
-        write.before.is_some_and(|stored| !stored.status.is_terminal() && before > LeaseEpoch::NONE && !stored.ready);
+    let stored = write.before.as_ref();
+    let before = stored.map_or(LeaseEpoch::NONE, |before| before.epoch);
+    let has_row = stored.is_some_and(|it| !it.status.is_terminal() && before > LeaseEpoch::NONE && it.rest.is_none());
     let run = &write.run;
     let becomes = match run.supervision.lease {
         // The run has ended, or has no holder.
-        Some(_) | None if run.status.is_terminal() || run.is_ready() => has_row.then_some(None),
+        Some(_) | None if run.status.is_terminal() || run.is_at_rest() => has_row.then_some(None),
         Some(lease) if lease.epoch != before => Some(Some(lease)),
         Some(_) | None => None,
     };

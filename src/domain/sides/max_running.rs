@@ -2,7 +2,7 @@
 //!
 //! The runs that count are those that were claimed under a limit for that label: the claimer states the limit, and the
 //! store keeps for each value the runs that count. A run counts from its claim until it is terminal, but not while it
-//! is ready. A change of its holder or its labels makes no difference.
+//! is at rest, unless it keeps its slot. A change of its holder or its labels makes no difference.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,11 +33,11 @@ pub struct LabelValue {
 
 impl LabelValue {
     /// The value that a command's limit is about; none where the command states no limit, or the run does not have the
-    /// label or does not wait for a claim.
+    /// label or is neither pending nor at rest.
     #[must_use]
     pub fn limited(run: &Run, command: &Command) -> Option<Self> {
         let label = command.max_running().map(|max| &max.label)?;
-        if run.awaits_claim() { Self::of(run, label) } else { None }
+        if run.awaits_claim() || run.is_at_rest() { Self::of(run, label) } else { None }
     }
 
     /// The value that a run has of a label.
@@ -72,14 +72,17 @@ impl Counted {
         value.and_then(|value| self.rows.get(&value)).map_or(&[], Vec::as_slice)
     }
 
-    /// A run that is claimed under a limit counts; one that has ended or is ready does not.
+    /// A run that is claimed under a limit counts, until it does not [count](Run::counts) any more.
     pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>, run: &Run) {
         let run_id = &command.key.run_id;
         if let Some(value) = before.and_then(|before| LabelValue::limited(before, command)) {
-            self.rows.entry(value.clone()).or_default().push(run_id.clone());
+            let counts = self.rows.entry(value.clone()).or_default();
+            if !counts.contains(run_id) {
+                counts.push(run_id.clone());
+            }
             self.added.entry(value).or_default().push(run_id.clone());
         }
-        if run.status.is_terminal() || run.is_ready() {
+        if !run.counts() {
             let of_namespace = self.rows.iter_mut().filter(|(value, _)| value.namespace == command.key.namespace);
             of_namespace.for_each(|(_, counts)| counts.retain(|counted| counted != run_id));
         }

@@ -292,6 +292,7 @@ fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -
         revision: 1.into(),
         status: Status::Running,
         held: false,
+        waits: false,
         at: Time::from_micros(0),
         event,
         run,

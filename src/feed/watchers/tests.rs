@@ -72,6 +72,7 @@ fn change(namespace: &str, before: Option<Arc<Run>>, after: Arc<Run>) -> Change 
         status: after.status,
         at: Time::from_micros(0),
         held: false,
+        waits: false,
         event: Bytes::new(),
         run: Bytes::new(),
         filtered: Folded { before, after },

@@ -5,7 +5,7 @@ use crate::memory::Pressure;
 /// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A call that reads or changes a run or a namespace, and is answered soon.
+    /// A call that reads or changes a run, a namespace or a lifecycle, and is answered soon.
     Call,
     /// A call that reads many runs or events: its answer may be the largest there is.
     Page,
@@ -22,6 +22,9 @@ impl Kind {
     pub(super) fn of(path: &str) -> Self {
         if let Some(method) = path.strip_prefix(NAMESPACES) {
             return if method == "ListNamespaces" { Self::Page } else { Self::Call };
+        }
+        if let Some(method) = path.strip_prefix(LIFECYCLES) {
+            return if method == "ListLifecycles" { Self::Page } else { Self::Call };
         }
         let Some(method) = path.strip_prefix(RUNS) else {
             return if path == "/grpc.health.v1.Health/Watch" || path.starts_with("/grpc.reflection.") {
@@ -78,6 +81,8 @@ const METHODS: &[&str] = &[
     "runledger.v1.RunService/ClaimRun",
     "runledger.v1.RunService/ReleaseRun",
     "runledger.v1.RunService/RequestAbort",
+    "runledger.v1.RunService/SuspendRun",
+    "runledger.v1.RunService/ResumeRun",
     "runledger.v1.RunService/ArchiveRun",
     "runledger.v1.RunService/RestoreRun",
     "runledger.v1.RunService/RedactRun",
@@ -91,6 +96,9 @@ const METHODS: &[&str] = &[
     "runledger.v1.NamespaceService/UpdateNamespace",
     "runledger.v1.NamespaceService/NoteExported",
     "runledger.v1.NamespaceService/DeleteNamespace",
+    "runledger.v1.LifecycleService/PutLifecycle",
+    "runledger.v1.LifecycleService/GetLifecycle",
+    "runledger.v1.LifecycleService/ListLifecycles",
     "runledger.v1.ReplicaService/GetReplica",
     "grpc.health.v1.Health/Check",
     "grpc.health.v1.Health/Watch",
@@ -112,6 +120,9 @@ pub(in crate::grpc) const RUNS: &str = "/runledger.v1.RunService/";
 
 /// The beginning of the paths of `NamespaceService`.
 const NAMESPACES: &str = "/runledger.v1.NamespaceService/";
+
+/// The beginning of the paths of `LifecycleService`.
+const LIFECYCLES: &str = "/runledger.v1.LifecycleService/";
 
 #[cfg(test)]
 mod tests {

@@ -43,7 +43,7 @@ const GRANTED_OPEN: usize = 16;
 const CONNECTION_BYTES: usize = 24 * 1024;
 
 /// About what an open call takes beside its request and its answer, measured on thousands of waits.
-const OPEN_CALL_BYTES: usize = 6 * 1024;
+const OPEN_CALL_BYTES: usize = 8 * 1024;
 
 /// The time from one tidying of what is known of callers to the next.
 const TIDY_EVERY: Duration = Duration::from_mins(1);

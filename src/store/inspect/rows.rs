@@ -5,7 +5,7 @@
 //! two, and the tools are there to find damage.
 
 use super::{ActiveRow, BesideRow, EventRow, OfRuns, OldRun, PlaceRow, RunRow, Tombstones};
-use crate::domain::{ContentTable, RunKey, Shard, Time};
+use crate::domain::{ContentTable, Priority, Rest, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::rows::runs::COLUMNS;
 use crate::store::rows::{Columns, Reader, key, runs};
@@ -24,7 +24,11 @@ limit $3";
 pub(in crate::store) const OLDEST: &str = "-- inspect.oldest
 select a.namespace, a.run_id, a.status, a.started_at,
        (select r.agent_id from runs as r
-         where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id limit 1) as agent_id
+         where r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id limit 1) as agent_id,
+       (select s.kind from suspended as s
+         where s.shard = a.shard and s.namespace = a.namespace and s.run_id = a.run_id limit 1) as suspension_kind,
+       (select s.ready from suspended as s
+         where s.shard = a.shard and s.namespace = a.namespace and s.run_id = a.run_id limit 1) as ready
 from (select * from active order by started_at, run_id limit 10) as a
 order by a.started_at, a.run_id";
 
@@ -57,14 +61,24 @@ pub(in crate::store) fn run<R: Columns>(row: &R) -> Result<RunRow, StoreError> {
     let (status, started_at): (Option<i16>, Option<Time>) =
         (active.get((COLUMNS, "active_status"))?, active.get((COLUMNS + 1, "active_started_at"))?);
     let due_at = active.get((COLUMNS + 2, "due_at"))?;
-    let active = status.zip(started_at).map(|(status, started_at)| ActiveRow { status, started_at, due_at });
+    let priority = active.get((COLUMNS + 3, "priority"))?;
+    let active = status.zip(started_at).map(|(status, started_at)| ActiveRow { status, started_at, due_at, priority });
     let lease = Reader { table: "leases", row, key: &here };
     let (epoch, ttl_ms): (Option<i64>, Option<i64>) =
-        (lease.get((COLUMNS + 3, "epoch"))?, lease.get((COLUMNS + 4, "ttl_ms"))?);
-    let ready = Reader { table: "suspended", row, key: &here }.get((COLUMNS + 5, "ready"))?;
+        (lease.get((COLUMNS + 4, "epoch"))?, lease.get((COLUMNS + 5, "ttl_ms"))?);
+    let rest = Reader { table: "suspended", row, key: &here };
+    let started_at: Option<Time> = rest.get((COLUMNS + 6, "rests_started_at"))?;
+    let rest = started_at.map(|started_at| {
+        let (kind, ready) = (rest.get((COLUMNS + 7, "kind"))?, rest.get((COLUMNS + 8, "ready"))?);
+        let keep_slot = rest.get((COLUMNS + 9, "keep_slot"))?;
+        let priority: i16 = rest.get((COLUMNS + 10, "rests_priority"))?;
+        let priority = Priority::of(priority.into()).unwrap_or_default();
+        Ok::<_, StoreError>(Rest { started_at, kind, ready, keep_slot, priority })
+    });
+    let rest = rest.transpose()?;
     let of_run = Reader { table: "runs", row, key: &here };
-    let origin = [of_run.get((COLUMNS + 6, "parent_run_id"))?, of_run.get((COLUMNS + 7, "continues_run_id"))?];
-    Ok(RunRow { columns: columns.into_owned(), active, lease: epoch.zip(ttl_ms), ready, origin })
+    let origin = [of_run.get((COLUMNS + 11, "parent_run_id"))?, of_run.get((COLUMNS + 12, "continues_run_id"))?];
+    Ok(RunRow { columns: columns.into_owned(), active, lease: epoch.zip(ttl_ms), rest, origin })
 }
 
 /// A row of `run_events`.
@@ -124,7 +138,10 @@ pub(in crate::store) fn old<R: Columns>(row: &R) -> Result<OldRun, StoreError> {
     let active = Reader { table: "active", row, key: &|| shown(&key) };
     let (status, started_at) = (active.get((2, "status"))?, active.get((3, "started_at"))?);
     let agent_id = active.get((4, "agent_id"))?;
-    Ok(OldRun { key, status, started_at, agent_id })
+    let rest = Reader { table: "suspended", row, key: &|| shown(&key) };
+    let (suspension_kind, ready): (_, Option<bool>) = (rest.get((5, "suspension_kind"))?, rest.get((6, "ready"))?);
+    let ready = ready.unwrap_or(false);
+    Ok(OldRun { key, status, started_at, agent_id, suspension_kind, ready })
 }
 
 /// A row of [`COUNT_ACTIVE`].

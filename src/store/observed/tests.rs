@@ -6,17 +6,17 @@ use uuid::Uuid;
 use super::{Call, Observed};
 use crate::clock::SystemClock;
 use crate::domain::{
-    Agents, Ask, Command, Filter, LabelValue, NamespaceAsk, NamespaceCommand, Positions, Principal, Renewal, Rules,
-    RunKey, Shard, Start, Status,
+    Agents, Ask, Command, Filter, LabelValue, Lifecycle, LifecycleKey, LifecycleName, NamespaceAsk, NamespaceCommand,
+    Positions, Principal, Priority, PutLifecycle, Renewal, Rules, RunKey, Shard, Start, Status,
 };
 use crate::store::contents::Beside;
 use crate::store::leases::OverduePlace;
 use crate::store::open::{self, Location};
-use crate::store::query::{Order, Reach, RunQuery};
+use crate::store::query::{CountBy, Order, Reach, ReadyOf, RunQuery};
 use crate::store::retention::{Purges as _, Walk};
 use crate::store::{
-    Commits as _, Found, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _, Store as _, Unsettled,
-    Upkeep as _,
+    Commits as _, Found, Lifecycles as _, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _,
+    Store as _, Unsettled, Upkeep as _,
 };
 use crate::supervise::Supervisor;
 
@@ -46,6 +46,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
         request: None,
         principal,
         agents: Agents::All,
+        oversize: Vec::new(),
         trace: None,
     };
     let commit_id = Uuid::from_u128(1);
@@ -76,9 +77,10 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
         reach: Reach::Long,
     };
     assert_eq!(store.list(&query).await.unwrap().runs.len(), 1);
-    store.count(&key.namespace, &query.filter, None, Reach::Long).await.unwrap();
+    store.count(&key.namespace, &query.filter, None, CountBy::STATUS, Reach::Long).await.unwrap();
     assert!(store.beside(&key, &Beside::default()).await.unwrap().is_empty());
-    store.ready(&key.namespace, None, 9).await.unwrap();
+    assert_eq!(store.next_priority(&key.namespace, 101).await.unwrap(), None);
+    store.ready(&key.namespace, ReadyOf { not_begun: true, priority: Priority::NONE }, None, 9).await.unwrap();
     let value = LabelValue { namespace: key.namespace.clone(), label: "k".to_owned(), value: "v".to_owned() };
     store.running(&[value]).await.unwrap();
     let renewal = Renewal { epoch: 1.into(), agent_id: None, is_confined: false, progress: None };
@@ -92,6 +94,15 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
         NamespaceAsk::Update { description: None, max_active_runs: None, max_stored_bytes: None, retention: None };
     let change = NamespaceCommand { name: key.namespace.clone(), ask, expected_revision: None };
     store.change_namespace(&change).await.unwrap();
+    let lifecycle = Lifecycle { name: "task".to_owned(), ..Lifecycle::default() };
+    let (source, by) = (String::new(), Principal::anonymous());
+    let put = PutLifecycle { namespace: key.namespace.clone(), lifecycle, source, by, only_new: false };
+    store.put_lifecycle(&put).await.unwrap();
+    let name = LifecycleName { name: "task".to_owned(), version: None };
+    assert!(store.lifecycle(&key.namespace, &name).await.unwrap().is_some());
+    assert!(store.declared(&LifecycleKey::Named(key.namespace.clone(), name)).await.unwrap().is_some());
+    assert_eq!(store.list_lifecycles(&key.namespace, "", 9).await.unwrap().len(), 1);
+    assert_eq!(store.lifecycle_versions(&key.namespace, "task", 2, 9).await.unwrap().len(), 1);
     assert!(store.claimed(&key.namespace, "request").await.unwrap().is_none());
     assert!(store.replay_claim(&key.namespace, "request").await.unwrap().is_none());
     store.stay_alive().await.unwrap();

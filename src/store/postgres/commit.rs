@@ -15,6 +15,7 @@ pub(super) mod settle;
 pub(super) mod statements;
 pub(super) mod write;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use tokio_postgres::Error;
 use uuid::Uuid;
 
 use self::hints::{Hints, RestedOn};
-use self::load::{Keys, Prepared, Read, load_runs, lock_and_load, read_runs};
+use self::load::{Keys, Prepared, Read, load_runs, lock_and_load, read_runs, retriable};
 use self::optimistic::Optimistic;
 pub(super) use self::outcome::{Written, write_and_commit};
 use self::statements::ROLLBACK;
@@ -36,9 +37,10 @@ use super::lineage::Lineage;
 use super::rows::smallint;
 use super::safety;
 use super::sessions::{Session, Sessions};
+use super::sides;
 use super::uptime::ReplicaUptime;
 use super::uptime::statements::clock;
-use crate::domain::{Command, Decide, Decided, LedgerEpoch, Loaded, Shard};
+use crate::domain::{Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, told};
 use crate::supervise::Supervisor;
 use crate::telemetry::{record, traces};
@@ -112,7 +114,7 @@ impl CommitPath {
         supervisor: &Supervisor,
     ) -> Result<Self, OpenError> {
         let shard_count = ledger.shard_count;
-        let hints = Arc::new(Hints::new(shard_count));
+        let hints = Arc::new(Hints::new(shard_count, options.lifecycle_bytes));
         let lineage = Arc::new(Lineage::new(ledger, hints.clone()));
         let forget = hints.clone();
         let sessions =
@@ -224,13 +226,16 @@ async fn attempt_on(
     let kept = if trusting { commits.hints.runs(shard, commands) } else { None };
     let prepared = before(deadline, Prepared::of(session, &commits.ends, keys)).await?.map_err(errors::statement)?;
     let reads = traces::part("store.lock_and_read");
-    let Read { loaded, now, min_release } =
+    let Read { mut loaded, now, min_release } =
         before(deadline, lock_and_load(session, &commits.uptime, &prepared, shard, keys, kept.is_none())).await??;
     drop(reads);
     commits.hints.clock(now);
     commits.hints.namespaces().note(&loaded.sides.namespaces);
     let last = loaded.last.map_or(0, |(position, _)| position);
 
+    loaded.sides.lifecycles =
+        lifecycles(session, commits, deadline, rules.lifecycles(commands, kept.as_ref().unwrap_or(&loaded.runs)))
+            .await?;
     let hinted = kept.map(|runs| rules.decide(commands, Loaded { runs, ..loaded.clone() }));
     let (decided, rested_on) = match hinted {
         None => (rules.decide(commands, loaded), RestedOn::Nothing),
@@ -239,6 +244,12 @@ async fn attempt_on(
             // A command that makes no event rests on the run as it is, and no write would look whether it is still so.
             let runs = before(deadline, load_runs(session, &prepared, smallint(shard), keys)).await?;
             let runs = read_runs(&runs.map_err(Failed::finally)?)?;
+            // What a name stands for was read already.
+            let known = std::mem::take(&mut loaded.sides.lifecycles);
+            let mut wanted = rules.lifecycles(commands, &runs);
+            wanted.retain(|key| !known.iter().any(|(there, _)| there == key));
+            loaded.sides.lifecycles = lifecycles(session, commits, deadline, wanted).await?;
+            loaded.sides.lifecycles.extend(known);
             (rules.decide(commands, Loaded { runs, ..loaded }), RestedOn::Nothing)
         }
     };
@@ -279,6 +290,21 @@ async fn attempt_on(
     let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
     let failure = Failure::Final(CommitError::Unknown { unsettled, source });
     Err(Failed { failure, session_spared: false })
+}
+
+/// The lifecycles that the commands rest on: nothing is read where they rest on none.
+async fn lifecycles(
+    session: &Session,
+    commits: &CommitPath,
+    deadline: Instant,
+    wanted: BTreeSet<LifecycleKey>,
+) -> Result<Vec<(LifecycleKey, Arc<Declared>)>, Failed> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Boxed: few commits need the side, and the future of every commit would have room for it.
+    let found = Box::pin(before(deadline, sides::lifecycles::found(session, wanted, commits.hints.lifecycles())));
+    Ok(found.await?.map_err(retriable)??)
 }
 
 pub(super) async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<T, StoreError> {

@@ -1,14 +1,12 @@
 //! The namespaces: looked up, listed, made, changed and deleted.
 
-use std::time::Duration;
-
-use tokio::time::timeout;
+use futures_util::FutureExt as _;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use super::changing::{self, Failed, query};
 use super::commit::statements::{BEGIN, ROLLBACK};
 use super::commit::{Written, write_and_commit};
-use super::errors::{self, TimedOut};
 use super::read;
 use super::rows::{At, Reader, bigint};
 use super::sessions::{Session, Sessions};
@@ -19,12 +17,6 @@ use crate::domain::{
 };
 use crate::store::rows::namespaces::{LIST, namespace_columns, record};
 use crate::store::{ChangeError, StoreError};
-
-/// The time for a whole change: past it, the outcome is unknown.
-const CHANGE_MAX: Duration = Duration::from_secs(10);
-
-/// Attempts of a change whose transaction was rolled back because of somebody else's lock.
-const ATTEMPTS_MAX: usize = 3;
 
 const NAMED: &str =
     concat!("-- namespaces.named\nselect ", namespace_columns!(), " from namespaces where name = any($1::text[])");
@@ -59,7 +51,8 @@ returning name";
 const DELETE: &str = "-- namespaces.delete
 with measured as (delete from stored_bytes where namespace = $1),
      walked as (delete from retention_walks where namespace = $1),
-     exported as (delete from exported where namespace = $1)
+     exported as (delete from exported where namespace = $1),
+     declared as (delete from lifecycles where namespace = $1)
 delete from namespaces where name = $1 returning name";
 
 pub(super) async fn named(sessions: &Sessions, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
@@ -90,51 +83,12 @@ pub(super) async fn note_exported(sessions: &Sessions, name: &Namespace, upto: &
 }
 
 pub(super) async fn change(sessions: &Sessions, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
-    let changed = async {
-        let mut attempt = 1;
-        loop {
-            let session = sessions.commit().await?;
-            match change_once(&session, command).await {
-                Ok(decided) => {
-                    session.put_back();
-                    return decided.map_err(ChangeError::Refused);
-                }
-                Err(Failed::NotApplied(error)) => {
-                    let again = errors::asks_for_retry(&error) && attempt < ATTEMPTS_MAX;
-                    if errors::spares_session(&error) {
-                        session.roll_back(ROLLBACK).await;
-                    } else {
-                        session.close();
-                    }
-                    if !again {
-                        return Err(errors::statement(error).into());
-                    }
-                    attempt += 1;
-                }
-                Err(Failed::Unreadable(error)) => {
-                    session.roll_back(ROLLBACK).await;
-                    return Err(error.into());
-                }
-                Err(Failed::Unknown(error)) => {
-                    session.close();
-                    return Err(ChangeError::Unknown(errors::statement(error)));
-                }
-            }
-        }
-    };
-    timeout(CHANGE_MAX, changed).await.unwrap_or_else(|_| Err(ChangeError::Unknown(TimedOut.into())))
-}
-
-enum Failed {
-    NotApplied(Error),
-    Unreadable(StoreError),
-    Unknown(Error),
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Self {
-        Self::NotApplied(error)
-    }
+    let command = command.clone();
+    changing::change(sessions, move |session| {
+        let command = command.clone();
+        async move { change_once(session, &command).await }.boxed()
+    })
+    .await
 }
 
 type Decided = Result<NamespaceDecision, crate::domain::NamespaceRefusal>;
@@ -186,11 +140,6 @@ fn decide(command: &NamespaceCommand, record: Option<&NamespaceRecord>, facts: &
         now: facts.get("now")?,
     };
     Ok(namespace::decide(command, &facts))
-}
-
-async fn query(session: &Session, sql: &str, arguments: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
-    let statement = session.prepare_cached(sql).await?;
-    session.query(&statement, arguments).await
 }
 
 async fn write(session: &Session, sql: &str, record: &NamespaceRecord) -> Result<Written<Row>, Error> {

@@ -12,25 +12,28 @@ use tokio_postgres::types::ToSql;
 use super::read::{self, rows_until};
 use super::rows::{At, Reader, run_size};
 use super::sessions::Sessions;
-use crate::domain::{Filter, Status};
+use crate::domain::{Filter, Priority, Status};
 use crate::store::dialect::run_columns;
-use crate::store::query::filter::{self, STATUS, TESTED};
+use crate::store::query::filter::{self, STANDS, STATUS, TESTED};
 use crate::store::query::page::Filling;
-use crate::store::query::{By, Order, Place, Range, Reach, RunCounts, RunPage, RunQuery};
+use crate::store::query::{By, CountBy, Order, Place, Range, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use crate::store::rows::{key, runs};
 use crate::store::scalars::shown;
 use crate::store::{StoreError, json};
 
 /// The statement of a page of a list. How far it reaches is a literal, by which the database plans it.
 #[must_use]
-pub fn list(by: By, order: Order, metadata: bool, reach: Reach) -> String {
+pub fn list(by: By, order: Order, metadata: bool, stands: bool, reach: Reach) -> String {
     let max = reach.list_runs_max();
     let (index, direction, metadata) = (by.index(), order.sql(), if metadata { "metadata" } else { "null::jsonb" });
     // No index of a list leads to a tombstone.
     let more = format!(", revision, record, {metadata} as metadata, null::timestamptz as purged_at");
+    let more = if stands { format!(", {STANDS}{more}") } else { more };
+    // The parameters of the page come after those of the filter.
+    let [stored_max, rows_max] = if stands { ["$22", "$23"] } else { ["$16", "$17"] };
     let entries = looked_at(by, order, max, &more, true);
     format!(
-        "-- query.list.{index}.{direction}
+        "-- query.list.{index}.{direction}{standing}
 select {},
        matches, n = {max} as last, stored
 from (
@@ -41,23 +44,41 @@ from (
             select *, {matches} as matches
             from {entries}) as tested
         where matches or n = {max}) as found) as r
-where not matches or stored - size < $16::bigint
+where not matches or stored - size < {stored_max}::bigint
 order by {in_order}
-limit $17::bigint",
+limit {rows_max}::bigint",
         run_columns!(postgres),
+        standing = if stands { ".standing" } else { "" },
         in_order = order.of(""),
-        matches = filter::sql(by),
+        matches = filter::sql(by, stands),
         size = run_size!(),
     )
 }
 
-/// The statement of a count. `of_active`: `active` has all columns that the filter tests.
+/// The statement of a count. `of_active`: `active` has all columns that the filter tests. `stands`: the filter tests
+/// where runs stand.
 #[must_use]
-pub fn count(by: By, of_active: bool, reach: Reach) -> String {
+pub fn count(by: By, of_active: bool, stands: bool, counted: CountBy, reach: Reach) -> String {
     let max = reach.count_runs_max();
     let (index, joined) = (by.index(), by != By::Active || !of_active);
-    let entries = looked_at(by, Order::NewestFirst, max + 1, "", joined);
-    let matches = if joined { filter::sql(by) } else { format!("({STATUS}) is true") };
+    let is_refined = counted != CountBy::STATUS;
+    let more = if stands || is_refined { format!(", {STANDS}") } else { String::new() };
+    let entries = looked_at(by, Order::NewestFirst, max + 1, &more, joined);
+    let matches = if joined { filter::sql(by, stands) } else { format!("({STATUS}) is true") };
+    if is_refined {
+        let named = [("phase", counted.phase), ("suspension_kind", counted.suspension)];
+        let named = named.into_iter().filter(|(_, counts)| *counts);
+        let by = named.fold(String::new(), |by, (name, _)| by + ", " + name);
+        return format!(
+            "-- query.count{names}.{index}
+select status{by}, count(*) filter (where matches and n <= {max}) as matching, max(n) as looked_at
+from (
+    select status{by}, n, {matches} as matches
+    from {entries}) as tested
+group by status{by}",
+            names = by.replace(", ", "_"),
+        );
+    }
     format!(
         "-- query.count.{index}
 select status, count(*) filter (where matches and n <= {max}) as matching, max(n) as looked_at
@@ -72,7 +93,11 @@ group by status"
 /// those that have the status, and for the last, whose number tells that it is the last.
 fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> String {
     let (table, columns) = match by {
-        By::Active => ("active", "shard, namespace, run_id, started_at, status".to_owned()),
+        By::Active | By::Priority => ("active", "shard, namespace, run_id, started_at, status".to_owned()),
+        By::Unprioritised => {
+            ("active", "shard, namespace, run_id, started_at, status, priority as queued_priority".to_owned())
+        }
+        By::Suspended => ("suspended", "shard, namespace, run_id, started_at".to_owned()),
         By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Parent | By::Continued | By::Start => {
             ("runs", format!("namespace, run_id, started_at, status, {TESTED}{more}"))
         }
@@ -90,14 +115,30 @@ fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> Stri
         range = by.range("", " and started_at > '-infinity'"),
     );
     match by {
-        By::Active if joined => format!(
+        // Not inside: a condition there that few rows seem to meet would have the planner sort them.
+        By::Unprioritised if joined => format!(
+            "(
+    select a.namespace, a.run_id, a.started_at, a.status, a.queued_priority, {TESTED}{more}, n
+    from {numbered} as a
+    join runs as r on r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id
+    where a.status = any($6) and a.queued_priority is null or n = {max}) as looked_at"
+        ),
+        By::Active | By::Priority if joined => format!(
             "(
     select a.namespace, a.run_id, a.started_at, a.status, {TESTED}{more}, n
     from {numbered} as a
     join runs as r on r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id
     where a.status = any($6) or n = {max}) as looked_at"
         ),
+        By::Suspended => format!(
+            "(
+    select s.namespace, s.run_id, s.started_at, r.status, {TESTED}{more}, n
+    from {numbered} as s
+    join runs as r on r.shard = s.shard and r.namespace = s.namespace and r.run_id = s.run_id) as looked_at"
+        ),
         By::Active
+        | By::Unprioritised
+        | By::Priority
         | By::TaskThread
         | By::AuditSession
         | By::Agent
@@ -110,7 +151,7 @@ fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> Stri
     }
 }
 
-/// The arguments that the statements take for a filter: `$1` to `$15`.
+/// The arguments that the statements take for a filter: `$1` to `$15`, and six more where it tests where runs stand.
 struct Arguments<'a> {
     namespace: &'a str,
     after: (At, &'a str),
@@ -119,6 +160,9 @@ struct Arguments<'a> {
     texts: [Option<&'a str>; 7],
     labels: Option<String>,
     archived: Option<bool>,
+    stands: Option<[Option<&'a str>; 3]>,
+    rests: [Option<bool>; 2],
+    priority: Option<i16>,
 }
 
 impl<'a> Arguments<'a> {
@@ -132,15 +176,24 @@ impl<'a> Arguments<'a> {
             texts: filter::texts(filter),
             labels: json::labels(&filter.labels),
             archived: filter.archived,
+            stands: filter::is_of_standing(filter)
+                .then(|| [&filter.phase, &filter.lifecycle, &filter.suspension_kind].map(Option::as_deref)),
+            rests: [filter.suspended, filter.ready],
+            priority: filter.priority.map(Priority::get),
         }
     }
 
     fn all(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let Self { namespace, after, before, statuses, texts, labels, archived } = self;
+        let Self { namespace, after, before, statuses, texts, labels, archived, stands, rests, priority } = self;
         let mut all: Vec<&(dyn ToSql + Sync)> = vec![namespace, &after.0, &after.1, &before.0, &before.1, statuses];
         all.extend(texts.iter().map(|text| text as &(dyn ToSql + Sync)));
         all.push(labels);
         all.push(archived);
+        if let Some(stands) = stands {
+            all.extend(stands.iter().map(|text| text as &(dyn ToSql + Sync)));
+            all.extend(rests.iter().map(|rest| rest as &(dyn ToSql + Sync)));
+            all.push(priority);
+        }
         all
     }
 }
@@ -149,7 +202,7 @@ impl<'a> Arguments<'a> {
 /// the statement can count, and numbers are as long as they are stored.
 pub(super) async fn list_runs(sessions: &Sessions, query: &RunQuery) -> Result<RunPage, StoreError> {
     let RunQuery { namespace, filter, order, limit, bytes_max, metadata, reach, .. } = query;
-    let statement = list(By::of(filter), *order, *metadata, *reach);
+    let statement = list(By::of(filter), *order, *metadata, filter::is_of_standing(filter), *reach);
     let range = Range::of_page(query);
     let arguments = Arguments::of(namespace, filter, &range);
     // One row more than is shown tells whether there are more.
@@ -173,16 +226,17 @@ pub(super) async fn list_runs(sessions: &Sessions, query: &RunQuery) -> Result<R
     Ok(RunPage { runs: page.runs, next: page.next })
 }
 
-/// The runs that are ready, oldest first: few at any time, so a filter is tested elsewhere.
+/// The runs that are ready, oldest first, of those whose claim was not begun or of the others: a filter is tested
+/// elsewhere.
 const READY: &str = concat!(
-    "-- query.suspended_by_start
+    "-- query.suspended_by_claim
 select ",
     run_columns!(postgres basic),
     "
 from (
     select shard, namespace, run_id, started_at
     from suspended
-    where namespace = $1 and ready and (started_at, run_id) > ($2, $3)
+    where namespace = $1 and ready and (kind is null) = $5 and priority = $6 and (started_at, run_id) > ($2, $3)
     order by started_at, run_id
     limit $4::bigint) as s
 cross join lateral (
@@ -193,13 +247,54 @@ order by s.started_at, s.run_id"
 pub(super) async fn ready_runs(
     sessions: &Sessions,
     namespace: &str,
+    of: ReadyOf,
     after: Option<&Place>,
     limit: usize,
 ) -> Result<RunPage, StoreError> {
     let after = after.cloned().unwrap_or_else(Place::start);
     let rows_max = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = read::rows(sessions, READY, &[&namespace, &At(after.started_at), &after.run_id, &rows_max]).await?;
+    let rows = read::rows(
+        sessions,
+        READY,
+        &[&namespace, &At(after.started_at), &after.run_id, &rows_max, &of.not_begun, &of.priority.get()],
+    )
+    .await?;
     Ok(RunPage::of(rows.iter().map(runs::run).collect::<Result<_, _>>()?, limit))
+}
+
+/// The highest priority of a run that waits for a claim, below one, and other than that of runs without one. Each part
+/// is one step in an index: of those that are ready, `(kind is null)` is compared with a value, since PostgreSQL would not
+/// find `kind is not null` in the index.
+const NEXT_PRIORITY: &str = "-- query.next_priority
+select max(next.priority) as priority
+from (values (0::smallint, $2::smallint), ((-101)::smallint, least($2, 0::smallint))) as part (above, below)
+cross join lateral (
+    select greatest(
+        (select priority from active
+         where namespace = $1 and priority < part.below and priority > part.above and priority is not null
+         order by priority desc limit 1),
+        (select max(first.priority) from (values (true), (false)) as rest (not_begun)
+         cross join lateral (
+            select priority from suspended
+            where namespace = $1 and ready and (kind is null) = rest.not_begun
+              and priority < part.below and priority > part.above
+            order by priority desc limit 1) as first)) as priority) as next";
+
+/// The statements by which queues of claims find runs that wait, for a look at their plans.
+#[must_use]
+pub fn of_queues() -> [&'static str; 2] {
+    [READY, NEXT_PRIORITY]
+}
+
+pub(super) async fn next_priority(
+    sessions: &Sessions,
+    namespace: &str,
+    below: i16,
+) -> Result<Option<Priority>, StoreError> {
+    let rows = read::rows(sessions, NEXT_PRIORITY, &[&namespace, &below]).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let found: Option<i16> = Reader { table: "active", row, key: &|| "a priority".to_owned() }.get("priority")?;
+    Ok(found.and_then(|found| Priority::of(found.into())))
 }
 
 pub(super) async fn count_runs(
@@ -207,15 +302,15 @@ pub(super) async fn count_runs(
     namespace: &str,
     filter: &Filter,
     before: Option<&Place>,
-    reach: Reach,
+    (counted, reach): (CountBy, Reach),
 ) -> Result<RunCounts, StoreError> {
     let by = By::of(filter);
     // No active run is archived.
     let archived = filter.archived.filter(|archived| *archived);
     let beside_active =
         Filter { statuses: BTreeSet::new(), started_from: None, started_before: None, archived, ..filter.clone() };
-    let of_active = by == By::Active && beside_active == Filter::default();
-    let statement = count(by, of_active, reach);
+    let of_active = by == By::Active && beside_active == Filter::default() && counted == CountBy::STATUS;
+    let statement = count(by, of_active, filter::is_of_standing(filter), counted, reach);
     let range = Range::of_count(filter, before.cloned());
     let arguments = Arguments::of(namespace, filter, &range);
     let mut all = arguments.all();
@@ -228,7 +323,16 @@ pub(super) async fn count_runs(
         let run = Reader { table: "runs", row, key: &|| format!("a run of {namespace}") };
         let (status, matching): (Status, u64) = (run.get("status")?, run.get("matching")?);
         if matching > 0 {
-            counts.counts.insert(status, matching);
+            *counts.counts.entry(status).or_default() += matching;
+            if counted.phase {
+                let phase: Option<&str> = run.get("phase")?;
+                *counts.phases.entry(phase.unwrap_or_default().to_owned()).or_default() += matching;
+            }
+            if counted.suspension
+                && let Some(kind) = run.get::<Option<&str>>("suspension_kind")?
+            {
+                *counts.suspensions.entry(kind.to_owned()).or_default() += matching;
+            }
         }
         counts.truncated |= run.get::<u64>("looked_at")? > reach.count_runs_max() as u64;
     }

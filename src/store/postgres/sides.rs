@@ -3,6 +3,7 @@
 pub(super) mod claims;
 pub(super) mod contents;
 pub(super) mod leases;
+pub(super) mod lifecycles;
 pub(super) mod max_running;
 pub(super) mod namespaces;
-mod ready;
+mod rests;

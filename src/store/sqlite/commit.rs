@@ -11,11 +11,12 @@ use rusqlite::Connection;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::errors;
 use super::uptime::UptimeClock;
 use super::writer::begin;
+use super::{errors, lifecycles};
 use crate::clock::Clock as _;
 use crate::domain::{Command, Decide, Decided, Shard};
+use crate::store::lifecycles::Versions;
 use crate::store::{CommitError, Unsettled, told};
 use crate::telemetry::record;
 
@@ -26,10 +27,10 @@ pub(super) fn commit(
     commit_id: Uuid,
     commands: &[Arc<Command>],
     rules: &dyn Decide,
-    clock: &UptimeClock,
+    (clock, versions): (&UptimeClock, &Versions),
 ) -> Result<Decided, CommitError> {
     let began = Instant::now();
-    let committed = write_and_commit(connection, shard, commit_id, commands, rules, clock);
+    let committed = write_and_commit(connection, shard, commit_id, commands, rules, (clock, versions));
     record::commit(told::WRITER, told::outcome(&committed), began.elapsed());
     committed
 }
@@ -41,10 +42,11 @@ fn write_and_commit(
     commit_id: Uuid,
     commands: &[Arc<Command>],
     rules: &dyn Decide,
-    clock: &UptimeClock,
+    (clock, versions): (&UptimeClock, &Versions),
 ) -> Result<Decided, CommitError> {
     let transaction = begin(connection)?;
-    let loaded = load::load(&transaction, shard, commands, &rules.wanted(commands), clock)?;
+    let mut loaded = load::load(&transaction, shard, commands, &rules.wanted(commands), clock)?;
+    loaded.sides.lifecycles = lifecycles::found(&transaction, rules.lifecycles(commands, &loaded.runs), versions)?;
     let decided = rules.decide(commands, loaded);
     let Some(first_position) = decided.events.first().map(|event| event.position) else {
         return Ok(decided);

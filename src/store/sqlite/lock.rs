@@ -19,7 +19,7 @@ use crate::store::OpenError;
 /// Holds the locks until it is dropped. The system frees them when the process ends, however it ends; the file beside
 /// the database stays, since another process may have it open already.
 pub(super) struct FileLock {
-    _beside: File,
+    beside: File,
     /// The database. The file may be closed only after SQLite has closed its own descriptors of it: with any descriptor
     /// of a file that a process closes, the system drops all POSIX locks of this process on it, and so SQLite's.
     database: File,
@@ -53,7 +53,7 @@ impl FileLock {
             // The server that has the lock wrote its process id beside another path.
             return Err(locked(None));
         }
-        Ok(Self { _beside: beside, database: file })
+        Ok(Self { beside, database: file })
     }
 
     /// The inode of the file that is locked.
@@ -64,6 +64,18 @@ impl FileLock {
     /// The number of names of the file.
     pub(super) fn names(&self) -> io::Result<u64> {
         self.database.metadata().map(|file| file.nlink())
+    }
+}
+
+/// To close the files would not free them at once: a process that this one is starting shares them until it runs its
+/// own program.
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        for file in [&self.beside, &self.database] {
+            if let Err(error) = file.unlock() {
+                tracing::debug!(%error, "a lock was not given back before its file was closed");
+            }
+        }
     }
 }
 
@@ -184,6 +196,19 @@ mod tests {
         assert!(matches!(FileLock::take(&path), Err(OpenError::Locked { pid: None, .. })));
         drop(elsewhere);
         assert!(FileLock::take(&path).is_ok());
+    }
+
+    #[test]
+    fn a_lock_is_free_once_it_is_given_back_whoever_shares_its_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        let lock = FileLock::take(&path).unwrap();
+        // As a child process has them between its start and its program.
+        let shared = [lock.beside.try_clone().unwrap(), lock.database.try_clone().unwrap()];
+        assert!(FileLock::take(&path).is_err());
+        drop(lock);
+        assert!(FileLock::take(&path).is_ok());
+        drop(shared);
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! The namespaces: looked up, listed, made, changed and deleted; and read where a commit may create a run in one. The
 //! one writer stands for every shard's head.
 
+use async_trait::async_trait;
 use rusqlite::{Connection, Transaction, params};
 
-use super::errors;
 use super::rows::{Reader, all, bigint, execute, first};
 use super::writer::begin;
+use super::{SqliteStore, errors};
 use crate::clock::Clock;
 use crate::domain::{
     Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRow, Positions, namespace,
 };
 use crate::store::rows::namespaces::{LIST, namespace_columns, record, side};
-use crate::store::{ChangeError, StoreError};
+use crate::store::{ChangeError, Namespaces, StoreError};
 
 const NAMED: &str = concat!("-- namespaces.named\nselect ", namespace_columns!(), " from namespaces where name = ?1");
 
@@ -33,7 +34,36 @@ select (select count(*) from namespaces),
        exists (select 1 from runs where namespace = ?1 and purged_at is null)
        or exists (select 1 from purged where namespace = ?1)";
 
-pub(super) fn named(connection: &Connection, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+#[async_trait]
+impl Namespaces for SqliteStore {
+    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+        let names = names.to_vec();
+        self.connections.read(move |connection| named(connection, &names)).await?
+    }
+
+    async fn list_namespaces(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<NamespaceRecord>, StoreError> {
+        let (prefix, after) = (prefix.to_owned(), after.to_owned());
+        self.connections.read(move |connection| list(connection, (&prefix, &after), limit)).await?
+    }
+
+    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+        let (name, upto) = (name.clone(), upto.clone());
+        self.connections.write(move |connection| note_exported(connection, &name, &upto)).await?
+    }
+
+    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
+        let (command, clock) = (command.clone(), self.clock.clone());
+        let change = move |connection: &mut Connection| change(connection, &command, clock.as_ref());
+        self.connections.write(change).await?
+    }
+}
+
+fn named(connection: &Connection, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
     let mut found = Vec::new();
     for name in names {
         found.extend(first(connection, NAMED, [name], |row| record(row))?);
@@ -41,7 +71,7 @@ pub(super) fn named(connection: &Connection, names: &[Namespace]) -> Result<Vec<
     Ok(found)
 }
 
-pub(super) fn list(
+fn list(
     connection: &Connection,
     (prefix, after): (&str, &str),
     limit: usize,
@@ -59,7 +89,7 @@ const NOTE_EXPORTED: &str = "-- exported.note
 insert into exported (namespace, shard, position) values (?1, ?2, ?3)
 on conflict (namespace, shard) do update set position = max(position, excluded.position)";
 
-pub(super) fn note_exported(connection: &mut Connection, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+fn note_exported(connection: &mut Connection, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
     let transaction = begin(connection)?;
     for (shard, position) in upto.iter().enumerate() {
         let shard = i64::try_from(shard).expect("there are few shards");
@@ -68,7 +98,7 @@ pub(super) fn note_exported(connection: &mut Connection, name: &Namespace, upto:
     transaction.commit().map_err(errors::statement)
 }
 
-pub(super) fn change(
+fn change(
     connection: &mut Connection,
     command: &NamespaceCommand,
     clock: &dyn Clock,
@@ -93,6 +123,8 @@ pub(super) fn change(
             execute(&transaction, walked, [&command.name])?;
             let exported = "-- exported.delete\ndelete from exported where namespace = ?1";
             execute(&transaction, exported, [&command.name])?;
+            let declared = "-- lifecycles.delete\ndelete from lifecycles where namespace = ?1";
+            execute(&transaction, declared, [&command.name])?;
         }
     }
     match transaction.execute_batch("COMMIT") {

@@ -5,7 +5,7 @@ pub(super) mod claims;
 pub(super) mod contents;
 pub(super) mod leases;
 pub(super) mod max_running;
-mod ready;
+mod rests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,6 +41,7 @@ pub(super) fn load(
     for name in &wanted.namespaces {
         sides.namespaces.extend(namespaces::of_creation(transaction, name)?);
     }
+    sides.acts_from = wanted.acts_from.then(|| leases::acts_from(&uptime.seen()));
     for key in &wanted.links {
         contents::load_links(transaction, shard, key, &mut sides.links)?;
     }
@@ -51,8 +52,8 @@ pub(super) fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Resul
     for (key, lease) in &sides.leases {
         leases::write(writer, key, *lease, now)?;
     }
-    for (key, started_at) in &sides.ready {
-        ready::write(writer, key, *started_at)?;
+    for (key, rest) in &sides.rests {
+        rests::write(writer, key, rest.as_ref())?;
     }
     for (value, run_ids) in &sides.max_running {
         max_running::write(writer.transaction, writer.shard, value, run_ids, now)?;

@@ -46,6 +46,7 @@ fn command(run_id: &str, ask: Ask) -> Command {
         expected_revision: None,
         request: None,
         principal: Principal::anonymous(),
+        oversize: Vec::new(),
         trace: None,
         agents: Agents::All,
     }

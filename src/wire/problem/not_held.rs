@@ -2,6 +2,20 @@
 
 use crate::domain::{LeaseEpoch, Summary};
 
+/// Of a suspended run, to who names no epoch: perhaps somebody else who approves, or moves it.
+pub(super) fn rests(rpc: &str, epoch: LeaseEpoch, run: &Summary) -> String {
+    let id = &run.run_id;
+    let more = match rpc {
+        "CompleteRun" => {
+            " To approve it takes a phase that may complete and waits for that, and somebody else than the run's own agent."
+        }
+        _ => "",
+    };
+    format!(
+        "Run {id} is suspended, and its lease of epoch {epoch} rests: {rpc} is its last holder's, who names it.{more}"
+    )
+}
+
 /// `asked`: the epoch that the call named. `epoch`: the run's.
 pub(super) fn not_held(rpc: &str, asked: LeaseEpoch, epoch: LeaseEpoch, released: bool, run: &Summary) -> String {
     let Summary { run_id: id, status, presumed, .. } = run;

@@ -3,8 +3,9 @@
 use runledger_proto::v1;
 use tonic_types::pb::ResourceInfo;
 
-use super::not_held::not_held;
-use super::{Code, Problem, invalid};
+use super::lifecycles::{self, RefusedPhase};
+use super::not_held::{not_held, rests};
+use super::{Code, Problem, invalid, suspended};
 use crate::domain::{LeaseEpoch, MaxRunning, Refusal, Revision, RunId, RunKey, Status as RunStatus, Summary, Time};
 use crate::wire::answer::timestamp;
 
@@ -31,21 +32,43 @@ pub fn refusal(refusal: &Refusal) -> Problem {
             };
             not_owner(refusal, &ownership)
         }
-        Refusal::LeaseLost { rpc, asked, epoch, released, run } => {
-            lease_lost(refusal, not_held(rpc, *asked, *epoch, *released, run), *asked, *epoch, run)
+        Refusal::LeaseLost { rpc, asked, epoch, released, suspended, run } => {
+            let message = if *suspended && *asked == LeaseEpoch::NONE {
+                rests(rpc, *epoch, run)
+            } else {
+                not_held(rpc, *asked, *epoch, *released, run)
+            };
+            lease_lost(refusal, message, *asked, *epoch, run)
         }
-        Refusal::LeaseHeld { epoch, expires_at, run } => lease_held(refusal, *epoch, *expires_at, run),
+        Refusal::LeaseHeld { epoch, expires_at, ready, run } => lease_held(refusal, (*epoch, *expires_at), *ready, run),
         Refusal::MaxRunning { max, value, running, run } => max_running(refusal, max, value, running, run),
         Refusal::RevisionMismatch { key, expected, run } => revision_mismatch(refusal, key, *expected, run.as_ref()),
         Refusal::InvalidTransition { run, to } => invalid_transition(refusal, run, *to),
         Refusal::RunNotRunning { run } => run_not_running(refusal, run),
         Refusal::RunNotTerminal { run } => run_not_terminal(refusal, run),
+        Refusal::RunNotPending { run } => run_not_pending(refusal, run),
         Refusal::RunBegun { run } => run_begun(refusal, run),
         Refusal::ClaimedBefore { claimed } => claimed_before(refusal, &claimed.key),
         Refusal::NamespaceNotFound { namespace } => super::namespaces::not_found(namespace),
         Refusal::QuotaExceeded { namespace, quota, limit, used } => {
             super::namespaces::quota_exceeded(namespace, quota, *limit, *used)
         }
+        Refusal::LifecycleNotFound { lifecycle, key, is_pinned: true } => lifecycles::pinned_not_found(lifecycle, key),
+        Refusal::LifecycleNotFound { lifecycle, key: _, is_pinned: false } => lifecycles::not_found(lifecycle),
+        Refusal::LifecycleUnsupported { lifecycle, fields } => lifecycles::unsupported(lifecycle, fields),
+        Refusal::InvalidPhase { key, lifecycle, from, to, completes, resumes, allowed, run } => {
+            let (from, run, completes, resumes) = (from.as_deref(), run.as_ref(), *completes, *resumes);
+            lifecycles::invalid_phase(&RefusedPhase { key, lifecycle, from, to, completes, resumes, allowed, run })
+        }
+        Refusal::IterationLimit { iteration, max_iterations, run } => {
+            lifecycles::iteration_limit(*iteration, *max_iterations, run)
+        }
+        Refusal::RunSuspended { suspension, ready, run } => suspended::run_suspended(suspension, *ready, run),
+        Refusal::SelfRaise { run } => suspended::self_raise(run),
+        Refusal::BudgetExceeded { budget, spent, limit, run } => {
+            suspended::budget_exceeded(budget, *spent, *limit, run)
+        }
+        Refusal::CompletionIncomplete { lifecycle, missing, run } => lifecycles::incomplete(lifecycle, missing, run),
         Refusal::InvalidFields(violations) => invalid(violations.clone()),
     }
 }
@@ -123,6 +146,14 @@ fn run_not_terminal(refusal: &Refusal, run: &Summary) -> Problem {
         .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
 }
 
+fn run_not_pending(refusal: &Refusal, run: &Summary) -> Problem {
+    let message = format!("Run {} is {}: only a pending run's priority changes.", run.run_id, run.status);
+    problem(Code::FailedPrecondition, refusal, message)
+        .info("run_id", &run.run_id)
+        .info("status", run.status.name())
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+}
+
 fn run_begun(refusal: &Refusal, run: &Summary) -> Problem {
     let message = format!(
         "Run {} was begun, or its lease was not granted by a claim: release it without not_begun, or end it.",
@@ -175,9 +206,15 @@ fn lease_lost(refusal: &Refusal, message: String, asked: LeaseEpoch, epoch: Leas
         )
 }
 
-fn lease_held(refusal: &Refusal, epoch: LeaseEpoch, expires_at: Option<Time>, run: &Summary) -> Problem {
+fn lease_held(
+    refusal: &Refusal,
+    (epoch, expires_at): (LeaseEpoch, Option<Time>),
+    ready: bool,
+    run: &Summary,
+) -> Problem {
     let id = &run.run_id;
     let message = match expires_at {
+        _ if ready => format!("Run {id} is held by nobody, and waits for a claim: claim it."),
         Some(at) => format!("Run {id} is held under epoch {epoch} until {at}: claim it after that."),
         None if epoch > LeaseEpoch::NONE => {
             format!("Run {id} is held under epoch {epoch}: claim it when that is over.")

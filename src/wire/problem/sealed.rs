@@ -39,6 +39,11 @@ impl Problem {
         Self { code, reason, message: message.into(), metadata: HashMap::new(), details: Vec::new() }
     }
 
+    /// The same problem, said in other words.
+    pub(super) fn saying(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+
     /// A dynamic part of the message, for programs.
     pub(super) fn info(mut self, key: &str, value: &str) -> Self {
         self.metadata.insert(key.to_owned(), value.to_owned());

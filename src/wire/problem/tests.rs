@@ -8,16 +8,21 @@ use super::sealed::{DETAILS_BYTES_MAX, MESSAGE_BYTES_MAX};
 use super::*;
 use crate::auth::gate::Denied;
 use crate::domain::limits::{
-    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
-    RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
+    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LIFECYCLE_NAME_BYTES_MAX, LINK_BYTES_MAX, PHASES_MAX,
+    REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
-use crate::domain::{Ask, MaxRunning, Refusal, Status as RunStatus, Summary, Time};
+use crate::domain::{
+    Ask, LifecycleId, LifecycleName, MaxRunning, Refusal, Requirement, Status as RunStatus, Summary, Time,
+};
 use crate::wire::validate::VIOLATIONS_MAX;
 
 /// The longest text of a limit, of one-byte or of four-byte characters.
 type Fill = fn(usize) -> String;
 
 const FILLS: [Fill; 3] = [|max| "x".repeat(max), |max| "🦀".repeat(max / 4), |max| "\u{1}".repeat(max)];
+
+/// A refusal, its code and the names of its details.
+type Shown = (Refusal, Code, &'static [&'static str]);
 
 fn key() -> RunKey {
     RunKey { namespace: "default".into(), run_id: "r".repeat(RUN_ID_BYTES_MAX).into() }
@@ -42,7 +47,16 @@ fn summary(fill: Fill) -> Summary {
     }
 }
 
-fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
+fn lifecycle() -> LifecycleId {
+    LifecycleId { name: "l".repeat(LIFECYCLE_NAME_BYTES_MAX), version: u32::MAX }
+}
+
+/// The longest name of a phase.
+fn phase() -> String {
+    "p".repeat(REASON_CODE_BYTES_MAX)
+}
+
+fn refusals(fill: Fill) -> Vec<Shown> {
     let link = fill(LINK_BYTES_MAX);
     let run = summary(fill);
     vec![
@@ -79,13 +93,19 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
                 asked: u64::MAX.into(),
                 epoch: u64::MAX.into(),
                 released: false,
+                suspended: false,
                 run: run.clone(),
             },
             Code::FailedPrecondition,
             &["google.rpc.ErrorInfo", "runledger.v1.LeaseLostError"],
         ),
         (
-            Refusal::LeaseHeld { epoch: u64::MAX.into(), expires_at: Some(run.updated_at), run: run.clone() },
+            Refusal::LeaseHeld {
+                epoch: u64::MAX.into(),
+                expires_at: Some(run.updated_at),
+                ready: false,
+                run: run.clone(),
+            },
             Code::FailedPrecondition,
             &["google.rpc.ErrorInfo", "runledger.v1.LeaseHeldError"],
         ),
@@ -127,6 +147,54 @@ fn refusals(fill: Fill) -> Vec<(Refusal, Code, &'static [&'static str])> {
     ]
 }
 
+fn refusals_of_lifecycles(fill: Fill) -> Vec<Shown> {
+    let run = summary(fill);
+    vec![
+        (
+            Refusal::LifecycleNotFound {
+                key: key(),
+                lifecycle: LifecycleName { name: lifecycle().name, version: Some(u32::MAX) },
+                is_pinned: true,
+            },
+            Code::NotFound,
+            &["google.rpc.ErrorInfo", "google.rpc.ResourceInfo"],
+        ),
+        (
+            Refusal::LifecycleUnsupported { lifecycle: lifecycle(), fields: vec!["max_iterations_then"; 32] },
+            Code::FailedPrecondition,
+            &["google.rpc.ErrorInfo"],
+        ),
+        (
+            Refusal::InvalidPhase {
+                key: key(),
+                lifecycle: lifecycle(),
+                from: Some(phase()),
+                to: phase(),
+                completes: false,
+                resumes: false,
+                allowed: vec![phase(); PHASES_MAX],
+                run: Some(run.clone()),
+            },
+            Code::FailedPrecondition,
+            &["google.rpc.ErrorInfo", "runledger.v1.PhaseError"],
+        ),
+        (
+            Refusal::IterationLimit { iteration: u32::MAX, max_iterations: u32::MAX, run: run.clone() },
+            Code::FailedPrecondition,
+            &["google.rpc.ErrorInfo", "runledger.v1.IterationLimitError"],
+        ),
+        (
+            Refusal::CompletionIncomplete {
+                lifecycle: lifecycle(),
+                missing: vec![Requirement::Link(phase()); 16],
+                run,
+            },
+            Code::FailedPrecondition,
+            &["google.rpc.ErrorInfo", "runledger.v1.CompletionIncompleteError"],
+        ),
+    ]
+}
+
 fn refusal(refused: &Refusal) -> Status {
     super::refusal(refused).into()
 }
@@ -163,7 +231,7 @@ fn names(status: &Status) -> Vec<String> {
 #[test]
 fn every_refusal_keeps_all_its_details_within_4_kib_whatever_it_holds() {
     for fill in FILLS {
-        for (refused, code, details) in refusals(fill) {
+        for (refused, code, details) in refusals(fill).into_iter().chain(refusals_of_lifecycles(fill)) {
             let status = refusal(&refused);
             assert_eq!(status.code(), code, "{refused:?}");
             assert_eq!(info(&status).reason, refused.reason());
@@ -214,7 +282,7 @@ fn who_does_not_hold_a_lease_is_told_what_is_so() {
     let said = |rpc, asked: u64, epoch: u64, released, status| {
         let run = Summary { run_id: "run-1".into(), status, ..summary(FILLS[0]) };
         let (asked, epoch) = (asked.into(), epoch.into());
-        refusal(&Refusal::LeaseLost { rpc, asked, epoch, released, run }).message().to_owned()
+        refusal(&Refusal::LeaseLost { rpc, asked, epoch, released, suspended: false, run }).message().to_owned()
     };
     let (running, failed, pending) = (RunStatus::Running, RunStatus::Failed, RunStatus::Pending);
     for rpc in ["HeartbeatRun", "ReleaseRun"] {

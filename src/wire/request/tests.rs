@@ -6,7 +6,7 @@ use super::*;
 use crate::auth::Rights;
 use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
-    RUN_ID_BYTES_MAX,
+    RUN_ID_BYTES_MAX, UNMASKED_BYTES_MAX,
 };
 use crate::domain::{Agents, LinksChange, Principal};
 
@@ -217,21 +217,31 @@ fn labels_to_remove_are_within_their_rules() {
     assert_eq!(fields(both), ["remove_labels[0]"]);
 }
 
+/// The fields that are too large unless masking makes them small enough, which `decide` knows.
+fn oversize(result: Result<Command, Vec<Violation>>) -> Vec<String> {
+    result.unwrap().oversize.into_iter().map(|violation| violation.field).collect()
+}
+
 #[test]
 fn metadata_is_within_its_bytes() {
-    assert!(start(|request| request.metadata = Some(metadata_of(METADATA_BYTES_MAX))).is_ok());
-    assert_eq!(fields(start(|request| request.metadata = Some(metadata_of(METADATA_BYTES_MAX + 1)))), ["metadata"]);
-    assert!(update(|request| request.metadata = Some(metadata_of(METADATA_PATCH_BYTES_MAX))).is_ok());
-    assert_eq!(
-        fields(update(|request| request.metadata = Some(metadata_of(METADATA_PATCH_BYTES_MAX + 1)))),
-        ["metadata"]
-    );
-    let complete = |metadata| {
-        let metadata = Some(metadata);
+    let metadata = |bytes| start(|request| request.metadata = Some(metadata_of(bytes)));
+    let patch = |bytes| update(|request| request.metadata = Some(metadata_of(bytes)));
+    let complete = |bytes| {
+        let metadata = Some(metadata_of(bytes));
         complete_run(v1::CompleteRunRequest { run_id: "run".into(), metadata, ..Default::default() }, &caller())
     };
-    assert!(complete(metadata_of(METADATA_PATCH_BYTES_MAX)).is_ok());
-    assert_eq!(fields(complete(metadata_of(METADATA_PATCH_BYTES_MAX + 1))), ["metadata"]);
+    assert_eq!(oversize(metadata(METADATA_BYTES_MAX)), [""; 0]);
+    assert_eq!(oversize(metadata(METADATA_BYTES_MAX + 1)), ["metadata"]);
+    for patched in [oversize(patch(METADATA_PATCH_BYTES_MAX)), oversize(complete(METADATA_PATCH_BYTES_MAX))] {
+        assert_eq!(patched, [""; 0]);
+    }
+    for patched in [oversize(patch(METADATA_PATCH_BYTES_MAX + 1)), oversize(complete(METADATA_PATCH_BYTES_MAX + 1))] {
+        assert_eq!(patched, ["metadata"]);
+    }
+    for unmasked in [metadata(UNMASKED_BYTES_MAX + 1), patch(UNMASKED_BYTES_MAX + 1), complete(UNMASKED_BYTES_MAX + 1)]
+    {
+        assert_eq!(fields(unmasked), ["metadata"], "nothing is masked that is larger than this");
+    }
 }
 
 #[test]
@@ -241,7 +251,8 @@ fn enum_numbers_that_nobody_knows_are_refused() {
         assert_eq!(fields(update(|request| request.route = number)), ["route"]);
     }
     let check = |from, to| {
-        let request = v1::CheckTransitionRequest { from: Some(from), to, run_id: String::new() };
+        let request =
+            v1::CheckTransitionRequest { from: Some(from), to, run_id: String::new(), to_phase: String::new() };
         check_transition(request, &caller())
     };
     assert_eq!(fields(check(42, -3)), ["from", "to"]);
@@ -251,13 +262,19 @@ fn enum_numbers_that_nobody_knows_are_refused() {
 #[test]
 fn a_transition_is_asked_of_the_matrix_or_of_a_run() {
     let check = |from, to, run_id: &str| {
-        check_transition(v1::CheckTransitionRequest { from, to, run_id: run_id.into() }, &caller())
+        check_transition(
+            v1::CheckTransitionRequest { from, to, run_id: run_id.into(), to_phase: String::new() },
+            &caller(),
+        )
     };
     assert_eq!(check(Some(0), 1, ""), Ok(TransitionQuestion::Matrix { from: None, to: Status::Pending }));
     let from = Some(Status::Completed);
     assert_eq!(check(Some(3), 3, ""), Ok(TransitionQuestion::Matrix { from, to: Status::Completed }));
     let key = RunKey { namespace: "default".into(), run_id: "run".into() };
-    assert_eq!(check(None, 5, "run"), Ok(TransitionQuestion::Run { key, to: Status::Failed }));
+    assert_eq!(
+        check(None, 5, "run"),
+        Ok(TransitionQuestion::Run { key, transition: Transition { to: Some(Status::Failed), phase: None } })
+    );
     assert_eq!(fields(check(None, 5, "a b")), ["run_id"]);
     assert_eq!(fields(check(None, 5, "")), ["from", "run_id"], "a forgotten `from` is no question");
     for from in [0, 1] {

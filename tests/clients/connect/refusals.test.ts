@@ -8,8 +8,9 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { connect, details } from "./bridge.js";
 import { RetryInfoSchema } from "./gen/google/rpc/error_details_pb.js";
 import * as errors from "./gen/runledger/v1/error_pb.js";
+import { LifecycleService } from "./gen/runledger/v1/lifecycle_service_pb.js";
 import { NamespaceService } from "./gen/runledger/v1/namespace_service_pb.js";
-import { type RunSummary, RunStatus } from "./gen/runledger/v1/run_pb.js";
+import { LimitThen, type RunSummary, RunStatus } from "./gen/runledger/v1/run_pb.js";
 import { ADDRESS, direct, listen, newRunId, refused, TIMEOUT } from "./support.js";
 
 const begin = (runId: string, fields = {}) => direct.startRun({ runId, taskThreadId: "thread", ...fields });
@@ -17,6 +18,18 @@ const leaseTtl = durationFromMs(60_000);
 const agent = (id: string) => ({ headers: { "runledger-agent-id": id } });
 /** What matters of a summary. */
 const brief = (run?: RunSummary) => [run?.runId, RunStatus[run!.status], run?.revision];
+
+/** Starts a run with phases whose completion takes a link. */
+const beginUnderLifecycle = async (runId: string) => {
+  const lifecycles = createClient(LifecycleService, createGrpcTransport({ baseUrl: `http://${ADDRESS}` }));
+  await lifecycles.putLifecycle({
+    declaration: `name: connected
+phases: {draft: {initial: true, next: checked}, checked: {next: sent}, sent: {}}
+completion_requires: ["LINK:artifact"]
+`,
+  });
+  await begin(runId, { lifecycle: "connected@1" });
+};
 
 /** How the server is brought to say each message of error.proto, and what the message then says. */
 const provoked: Record<string, (runId: string) => Promise<void>> = {
@@ -78,6 +91,47 @@ const provoked: Record<string, (runId: string) => Promise<void>> = {
     const call = direct.startRun({ runId: newRunId(), taskThreadId: "thread" }, inside);
     const { QuotaExceededError: it } = await refused(Code.ResourceExhausted, "QUOTA_EXCEEDED", call);
     assert.deepEqual([it?.namespace, it?.quota, it?.limit, it?.used], [namespace, "max_active_runs", 1n, 1n]);
+  },
+  async PhaseError(runId) {
+    await beginUnderLifecycle(runId);
+    const call = direct.updateRun({ runId, phase: "sent" });
+    const { PhaseError: it } = await refused(Code.FailedPrecondition, "INVALID_PHASE", call);
+    assert.deepEqual([it?.runId, it?.lifecycle, it?.from, it?.to], [runId, "connected@1", "draft", "sent"]);
+    assert.deepEqual([it?.allowed, it?.more, it?.completes], [["checked"], 0, false]);
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 1n]);
+  },
+  async IterationLimitError(runId) {
+    await begin(runId, { maxIterations: 1 });
+    const call = direct.updateRun({ runId, iteration: 2 });
+    const { IterationLimitError: it } = await refused(Code.FailedPrecondition, "ITERATION_LIMIT", call);
+    assert.deepEqual([it?.runId, it?.iteration, it?.maxIterations], [runId, 2, 1]);
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 1n]);
+  },
+  async RunSuspendedError(runId) {
+    await begin(runId, { leaseTtl });
+    await direct.suspendRun({ runId, leaseEpoch: 1n, kind: "HELP", reason: "which account?", resumeHint: "ask" });
+    const call = direct.claimRun({ runId, leaseTtl });
+    const { RunSuspendedError: it } = await refused(Code.FailedPrecondition, "RUN_SUSPENDED", call);
+    const { kind, reason, resumeHint, leaseEpoch, keepSlot, resumption } = it!.suspension!;
+    assert.deepEqual([kind, reason, resumeHint, leaseEpoch], ["HELP", "which account?", "ask", 1n]);
+    assert.deepEqual([it?.runId, it?.ready, keepSlot, resumption], [runId, false, false, undefined]);
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 2n]);
+  },
+  async BudgetExceededError(runId) {
+    await begin(runId, { maxIterations: 1, maxIterationsThen: LimitThen.SUSPEND });
+    await direct.updateRun({ runId, iteration: 1 });
+    await direct.updateRun({ runId, iteration: 2 });
+    const call = direct.resumeRun({ runId, reason: "go on" });
+    const { BudgetExceededError: it } = await refused(Code.FailedPrecondition, "BUDGET_EXCEEDED", call);
+    assert.deepEqual([it?.runId, it?.budget, it?.spent, it?.limit], [runId, "iterations", 1n, 1n]);
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 3n]);
+  },
+  async CompletionIncompleteError(runId) {
+    await beginUnderLifecycle(runId);
+    const call = direct.completeRun({ runId });
+    const { CompletionIncompleteError: it } = await refused(Code.FailedPrecondition, "COMPLETION_INCOMPLETE", call);
+    assert.deepEqual([it?.runId, it?.lifecycle, it?.missing], [runId, "connected@1", ["LINK:artifact"]]);
+    assert.deepEqual(brief(it?.run), [runId, "RUNNING", 1n]);
   },
   async RunIdConflictError(runId) {
     await begin(runId, { agentId: "owner" });

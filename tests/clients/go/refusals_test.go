@@ -38,6 +38,27 @@ func as[T proto.Message](err error, code codes.Code, reason string, want T) refu
 	return refusal{err, code, reason, want, bridge.Detail[T](err)}
 }
 
+// One more than a refusal lists.
+var ends = []string{"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13", "p14", "p15", "p16"}
+
+// underLifecycle starts a run that may complete in many phases, and not in its first one.
+func underLifecycle(t *testing.T, ctx context.Context, client pb.RunServiceClient) string {
+	conn, err := bridge.Dial(server)
+	must(t, conn, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	declaration := "name: bridge\ncompletion_requires: [\"LINK:artifact\"]\nphases:\n" +
+		"  draft: {initial: true, next: [" + strings.Join(ends, ", ") + "]}\n"
+	for _, end := range ends {
+		declaration += "  " + end + ": {may_complete: true}\n"
+	}
+	put, err := pb.NewLifecycleServiceClient(conn).PutLifecycle(ctx, &pb.PutLifecycleRequest{Declaration: declaration})
+	must(t, put, err)
+	id := newID()
+	answer, err := client.StartRun(ctx, &pb.StartRunRequest{RunId: id, TaskThreadId: "thread", Lifecycle: "bridge@1"})
+	must(t, answer, err)
+	return id
+}
+
 var errorProto = map[string]func(*testing.T, context.Context, pb.RunServiceClient, string) refusal{
 	"LifecycleTransitionError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, id string) refusal {
 		answer, err := client.AbortRun(ctx, &pb.AbortRunRequest{RunId: id, FailureReason: "stopped", ReasonCode: "TIMEOUT"})
@@ -99,6 +120,56 @@ var errorProto = map[string]func(*testing.T, context.Context, pb.RunServiceClien
 		_, err = client.StartRun(ctx, start(newID()))
 		return as(err, codes.ResourceExhausted, "QUOTA_EXCEEDED", &pb.QuotaExceededError{
 			Namespace: namespace, Quota: "max_active_runs", Limit: 1, Used: 1})
+	},
+	"PhaseError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, _ string) refusal {
+		id := underLifecycle(t, ctx, client)
+		_, err := client.CompleteRun(ctx, &pb.CompleteRunRequest{RunId: id})
+		return as(err, codes.FailedPrecondition, "INVALID_PHASE", &pb.PhaseError{RunId: id, Lifecycle: "bridge@1", From: "draft",
+			To: "draft", Allowed: ends[:16], More: 1, Completes: true, Run: summary(get(t, ctx, client, id))})
+	},
+	"IterationLimitError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, _ string) refusal {
+		id := newID()
+		answer, err := client.StartRun(ctx, &pb.StartRunRequest{RunId: id, TaskThreadId: "thread", MaxIterations: 1})
+		must(t, answer, err)
+		_, err = client.UpdateRun(ctx, &pb.UpdateRunRequest{RunId: id, Iteration: proto.Uint32(2)})
+		return as(err, codes.FailedPrecondition, "ITERATION_LIMIT", &pb.IterationLimitError{RunId: id, Iteration: 2,
+			MaxIterations: 1, Run: summary(get(t, ctx, client, id))})
+	},
+	"RunSuspendedError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, _ string) refusal {
+		id := newID()
+		answer, err := client.StartRun(ctx, &pb.StartRunRequest{RunId: id, TaskThreadId: "thread",
+			LeaseTtl: durationpb.New(time.Minute)})
+		must(t, answer, err)
+		suspended, err := client.SuspendRun(ctx, &pb.SuspendRunRequest{RunId: id, LeaseEpoch: 1, Kind: "PAUSED", Reason: "not now",
+			ResumeHint: "ask", Timeout: durationpb.New(time.Hour), KeepSlot: true})
+		must(t, suspended, err)
+		resumed, err := client.ResumeRun(ctx, &pb.ResumeRunRequest{RunId: id})
+		must(t, resumed, err)
+		_, err = client.UpdateRun(ctx, &pb.UpdateRunRequest{RunId: id, LeaseEpoch: 1, FallbackUsed: true})
+		ready := get(t, ctx, client, id)
+		said := proto.Clone(ready.Suspension).(*pb.Suspension)
+		said.Resumption = nil
+		return as(err, codes.FailedPrecondition, "RUN_SUSPENDED", &pb.RunSuspendedError{RunId: id, Suspension: said,
+			Ready: true, Run: summary(ready)})
+	},
+	"BudgetExceededError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, _ string) refusal {
+		id := newID()
+		answer, err := client.StartRun(ctx, &pb.StartRunRequest{RunId: id, TaskThreadId: "thread", MaxIterations: 1,
+			MaxIterationsThen: pb.LimitThen_LIMIT_THEN_SUSPEND})
+		must(t, answer, err)
+		for iteration := range uint32(2) {
+			updated, err := client.UpdateRun(ctx, &pb.UpdateRunRequest{RunId: id, Iteration: proto.Uint32(iteration + 1)})
+			must(t, updated, err)
+		}
+		_, err = client.ResumeRun(ctx, &pb.ResumeRunRequest{RunId: id, Reason: "go on"})
+		return as(err, codes.FailedPrecondition, "BUDGET_EXCEEDED", &pb.BudgetExceededError{RunId: id, Budget: "iterations",
+			Spent: 1, Limit: 1, Run: summary(get(t, ctx, client, id))})
+	},
+	"CompletionIncompleteError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, _ string) refusal {
+		id := underLifecycle(t, ctx, client)
+		_, err := client.CompleteRun(ctx, &pb.CompleteRunRequest{RunId: id, Phase: ends[0]})
+		return as(err, codes.FailedPrecondition, "COMPLETION_INCOMPLETE", &pb.CompletionIncompleteError{RunId: id,
+			Lifecycle: "bridge@1", Missing: []string{"LINK:artifact"}, Run: summary(get(t, ctx, client, id))})
 	},
 	"RunIdConflictError": func(t *testing.T, ctx context.Context, client pb.RunServiceClient, id string) refusal {
 		_, err := client.StartRun(ctx, &pb.StartRunRequest{RunId: id, TaskThreadId: "another"})

@@ -297,6 +297,19 @@ class BridgeTest {
         header.put(Metadata.Key.of("runledger-namespace", Metadata.ASCII_STRING_MARSHALLER), namespace);
         var inside = runs.withInterceptors(MetadataUtils.newAttachHeadersInterceptor(header));
         inside.startRun(start(newRunId()).build());
+        String phased = newRunId(), limited = newRunId();
+        LifecycleServiceGrpc.newBlockingStub(runs.getChannel()).putLifecycle(PutLifecycleRequest.newBuilder()
+            .setDeclaration("name: letter\nphases: {draft: {initial: true, next: checked}, checked: {next: sent}, sent: {}}\n"
+                + "completion_requires: ['LINK:artifact']\n").build());
+        runs.startRun(start(phased).setLifecycle("letter@1").build());
+        runs.startRun(start(limited).setMaxIterations(1).build());
+        String waiting = newRunId(), spent = newRunId();
+        runs.startRun(start(waiting).build());
+        runs.suspendRun(SuspendRunRequest.newBuilder().setRunId(waiting).setKind("HELP").setReason("which account?").build());
+        runs.startRun(start(spent).setMaxIterations(1).setMaxIterationsThen(LimitThen.LIMIT_THEN_SUSPEND).build());
+        for (int iteration : List.of(1, 2)) {
+            runs.updateRun(UpdateRunRequest.newBuilder().setRunId(spent).setIteration(iteration).build());
+        }
         var refusals = List.of(
             new Refusal<>(LifecycleTransitionError.class, "INVALID_TRANSITION", () ->
                 runs.completeRun(complete(ended)), it -> {
@@ -331,6 +344,27 @@ class BridgeTest {
             new Refusal<>(QuotaExceededError.class, "QUOTA_EXCEEDED", () -> inside.startRun(start(newRunId()).build()), it ->
                 assertEquals(QuotaExceededError.newBuilder().setNamespace(namespace).setQuota("max_active_runs").setLimit(1)
                     .setUsed(1).build(), it)),
+            new Refusal<>(PhaseError.class, "INVALID_PHASE", () -> runs.updateRun(
+                UpdateRunRequest.newBuilder().setRunId(phased).setPhase("sent").build()), it -> {
+                assertEquals(List.of(phased, "letter@1", "draft", "sent"),
+                    List.of(it.getRunId(), it.getLifecycle(), it.getFrom(), it.getTo()));
+                assertEquals(List.of("checked"), it.getAllowedList());
+            }),
+            new Refusal<>(IterationLimitError.class, "ITERATION_LIMIT", () -> runs.updateRun(
+                UpdateRunRequest.newBuilder().setRunId(limited).setIteration(2).build()), it ->
+                assertEquals(List.of(2, 1), List.of(it.getIteration(), it.getMaxIterations()))),
+            new Refusal<>(RunSuspendedError.class, "RUN_SUSPENDED", () -> runs.updateRun(
+                UpdateRunRequest.newBuilder().setRunId(waiting).setFallbackUsed(true).build()), it -> {
+                assertEquals(List.of("HELP", "which account?"),
+                    List.of(it.getSuspension().getKind(), it.getSuspension().getReason()));
+                assertFalse(it.getReady());
+            }),
+            new Refusal<>(BudgetExceededError.class, "BUDGET_EXCEEDED", () -> runs.resumeRun(
+                ResumeRunRequest.newBuilder().setRunId(spent).setReason("go on").build()), it ->
+                assertEquals(List.of("iterations", 1L), List.of(it.getBudget(), it.getLimit()))),
+            new Refusal<>(CompletionIncompleteError.class, "COMPLETION_INCOMPLETE", () ->
+                runs.completeRun(complete(phased)), it ->
+                assertEquals(List.of("LINK:artifact"), it.getMissingList())),
             new Refusal<>(RunIdConflictError.class, "RUN_ID_CONFLICT", () -> runs.startRun(
                 start(runId).setTaskThreadId("other").build()), it -> {
                 assertEquals("task_thread_id", it.getField());

@@ -30,7 +30,13 @@ async fn listed(caller: &Caller, thread: &str, archived: ArchivedFilter) -> Vec<
     let filter = RunFilter { task_thread_id: thread.to_owned(), archived: archived.into(), ..RunFilter::default() };
     let asked = ListRunsRequest { filter: Some(filter.clone()), ..ListRunsRequest::default() };
     let page = caller.grpc.clone().list_runs(caller.request(asked)).await.unwrap().into_inner();
-    let count = caller.grpc.clone().count_runs(CountRunsRequest { filter: Some(filter) }).await.unwrap().into_inner();
+    let count = caller
+        .grpc
+        .clone()
+        .count_runs(CountRunsRequest { filter: Some(filter), by_phase: false, by_suspension: false })
+        .await
+        .unwrap()
+        .into_inner();
     let ids: Vec<_> = page.runs.into_iter().map(|run| run.run_id).collect();
     assert_eq!(count.counts.iter().map(|count| count.count).sum::<u64>(), ids.len() as u64);
     ids

@@ -46,7 +46,12 @@ pub(crate) async fn a_check_says_what_the_call_does(place: Place) {
                 | RunStatus::Aborted
                 | RunStatus::Failed => caller.run_in(from).await.run_id,
             };
-            let asked = CheckTransitionRequest { from: Some(from.into()), to: to.into(), run_id: String::new() };
+            let asked = CheckTransitionRequest {
+                from: Some(from.into()),
+                to: to.into(),
+                run_id: String::new(),
+                to_phase: String::new(),
+            };
             let by_matrix = caller.check(asked).await.unwrap();
             let by_run = caller.check(to_run(&run_id, to)).await.unwrap();
             assert_eq!(by_matrix, by_run, "{from:?} to {to:?}");
@@ -59,6 +64,7 @@ pub(crate) async fn a_check_says_what_the_call_does(place: Place) {
                 disposition: disposition.into(),
                 reason,
                 from: from.into(),
+                allowed_phases: Vec::new(),
             };
             assert_eq!(by_run, wanted, "{from:?} to {to:?}");
         }
@@ -97,7 +103,10 @@ pub(crate) async fn a_check_is_validated_whole(place: Place) {
     let caller = place.caller().await;
     let fields = async |asked| Refused::from(caller.check(asked).await.unwrap_err()).fields();
     assert_eq!(fields(CheckTransitionRequest::default()).await, ["to", "from", "run_id"]);
-    assert_eq!(fields(CheckTransitionRequest { from: Some(99), to: -1, run_id: String::new() }).await, ["from", "to"]);
+    assert_eq!(
+        fields(CheckTransitionRequest { from: Some(99), to: -1, run_id: String::new(), to_phase: String::new() }).await,
+        ["from", "to"]
+    );
     assert_eq!(fields(to_run("a b", RunStatus::Failed)).await, ["run_id"]);
 }
 
@@ -106,12 +115,27 @@ pub(crate) async fn a_check_is_of_a_status_or_of_a_run(place: Place) {
     let caller = place.caller().await;
     let (to, run_id) = (RunStatus::Running.into(), caller.run_in(RunStatus::Pending).await.run_id);
     for asked in [
-        CheckTransitionRequest { from: None, to, run_id: String::new() },
-        CheckTransitionRequest { from: Some(RunStatus::Unspecified.into()), to, run_id: run_id.clone() },
-        CheckTransitionRequest { from: Some(RunStatus::Pending.into()), to, run_id: run_id.clone() },
+        CheckTransitionRequest { from: None, to, run_id: String::new(), to_phase: String::new() },
+        CheckTransitionRequest {
+            from: Some(RunStatus::Unspecified.into()),
+            to,
+            run_id: run_id.clone(),
+            to_phase: String::new(),
+        },
+        CheckTransitionRequest {
+            from: Some(RunStatus::Pending.into()),
+            to,
+            run_id: run_id.clone(),
+            to_phase: String::new(),
+        },
     ] {
         assert_eq!(Refused::from(caller.check(asked).await.unwrap_err()).fields(), ["from", "run_id"]);
     }
-    let none = CheckTransitionRequest { from: Some(RunStatus::Unspecified.into()), to, run_id: String::new() };
+    let none = CheckTransitionRequest {
+        from: Some(RunStatus::Unspecified.into()),
+        to,
+        run_id: String::new(),
+        to_phase: String::new(),
+    };
     assert!(caller.check(none).await.unwrap().allowed);
 }

@@ -216,7 +216,7 @@ pub(crate) async fn runs_are_found_by_the_runs_that_they_come_from(place: Place)
         let listed = ListRunsRequest { filter: Some(filter.clone()), ..ListRunsRequest::default() };
         let listed = caller.grpc.clone().list_runs(caller.request(listed)).await.unwrap().into_inner().runs;
         assert_eq!(listed.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), wanted, "{filter:?}");
-        let counted = CountRunsRequest { filter: Some(filter.clone()) };
+        let counted = CountRunsRequest { filter: Some(filter.clone()), by_phase: false, by_suspension: false };
         let counted = caller.grpc.clone().count_runs(caller.request(counted)).await.unwrap().into_inner().counts;
         assert_eq!(counted.iter().map(|count| count.count).sum::<u64>(), wanted.len() as u64, "{filter:?}");
     }

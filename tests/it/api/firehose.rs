@@ -10,7 +10,7 @@ use runledger::domain::{Filter, LedgerEpoch, Status};
 use runledger::feed::cursor::{Cursor, View, ViewOf};
 use runledger::feed::watch_run;
 use runledger::feed::watch_runs::{Begin, Frame};
-use runledger::feed::{CHECKPOINT_INTERVAL, Limits, WatchError};
+use runledger::feed::{CHECKPOINT_INTERVAL, Limits, WaitUntil, WatchError};
 use runledger::share::CallerKey;
 use runledger::store::{OfLedger as _, RunLog as _, Runs as _, StoreError};
 use runledger::wire::cursor;
@@ -341,7 +341,9 @@ async fn waiters(runs: usize) {
     let mut waits = JoinSet::new();
     for nth in 0..WAITERS {
         let feed = process.feed.clone();
-        waits.spawn(async move { feed.wait_run(&key(&format!("run-{}", nth % runs)), SOON * 10).await.unwrap() });
+        waits.spawn(async move {
+            feed.wait_run(&key(&format!("run-{}", nth % runs)), SOON * 10, WaitUntil::Terminal).await.unwrap()
+        });
     }
     let read = || process.store.runs.load(Ordering::Relaxed) - before;
     // Time passes when nobody has anything else to do.
@@ -381,7 +383,9 @@ async fn waits_that_are_over_together_are_all_answered_with_their_runs() {
     let mut waits = JoinSet::new();
     for _ in 0..2_000 {
         let feed = process.feed.clone();
-        waits.spawn(async move { feed.wait_run(&key("run-1"), Duration::from_millis(500)).await.unwrap() });
+        waits.spawn(async move {
+            feed.wait_run(&key("run-1"), Duration::from_millis(500), WaitUntil::Terminal).await.unwrap()
+        });
     }
     assert!(timeout(SOON, waits.join_all()).await.unwrap().iter().all(|waited| waited.timed_out));
     assert_eq!(process.feed.hub().watched_runs(), 0, "nobody has left anything behind");
@@ -406,7 +410,9 @@ async fn a_callers_watch_begins_before_the_thousand_waits_of_another_one() {
     let mut waits = JoinSet::new();
     for nth in 0..1_000 {
         let feed = process.feed.of_caller(CallerKey::of(1, None));
-        waits.spawn(async move { feed.wait_run(&key(&format!("none-{nth}")), SOON).await.map(drop) });
+        waits.spawn(
+            async move { feed.wait_run(&key(&format!("none-{nth}")), SOON, WaitUntil::Terminal).await.map(drop) },
+        );
     }
     timeout(SOON, reads(1)).await.expect("the first of them reads");
     // All others have come as well.

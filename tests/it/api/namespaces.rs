@@ -132,7 +132,7 @@ async fn about(caller: &Caller, run_id: &str) -> Vec<(&'static str, Result<(), S
         call!(list_run_events, ListRunEventsRequest { run_id: id(), ..Default::default() }),
         call!(watch_run, WatchRunRequest { run_id: id(), ..Default::default() }),
         call!(watch_run, WatchRunRequest { run_id: id(), after_revision: Some(1), ledger_epoch: None }),
-        call!(wait_run, WaitRunRequest { run_id: id(), timeout: seconds(0) }),
+        call!(wait_run, WaitRunRequest { run_id: id(), timeout: seconds(0), until: 0 }),
         call!(heartbeat_run, HeartbeatRunRequest { run_id: id(), lease_epoch: 1, progress: None }),
         call!(claim_run, ClaimRunRequest { run_id: id(), lease_ttl: seconds(5), ..Default::default() }),
         call!(release_run, ReleaseRunRequest { run_id: id(), lease_epoch: 1, ..Default::default() }),
@@ -143,7 +143,7 @@ async fn about(caller: &Caller, run_id: &str) -> Vec<(&'static str, Result<(), S
         ),
     ];
     for to in [RunStatus::Completed, RunStatus::Running] {
-        let asked = CheckTransitionRequest { run_id: id(), to: to.into(), from: None };
+        let asked = CheckTransitionRequest { run_id: id(), to: to.into(), from: None, to_phase: String::new() };
         said.push(call!(check_transition, asked));
     }
     let [_, _, asks @ ..] = Ask::each(run_id);
@@ -221,7 +221,7 @@ pub(crate) async fn lists_counts_claims_and_queues_end_at_the_wall(place: Place)
     let list = ListRunsRequest { filter: Some(RunFilter::default()), ..Default::default() };
     let listed = here.grpc.clone().list_runs(here.request(list)).await.unwrap().into_inner();
     assert_eq!((listed.runs, listed.next_page_token), (vec![], String::new()));
-    let count = CountRunsRequest { filter: None };
+    let count = CountRunsRequest { filter: None, by_phase: false, by_suspension: false };
     let counted = here.grpc.clone().count_runs(here.request(count)).await.unwrap().into_inner();
     assert!(counted.counts.iter().all(|status| status.count == 0), "{counted:?}");
     // The claimer's request of there is a new one here, and finds no run.

@@ -53,6 +53,12 @@ impl Place {
         server::channel(&self.addresses[0]).await
     }
 
+    /// A connection to each of the two servers; where there is one server only, two to it.
+    pub(crate) async fn channels(&self) -> [crate::support::everywhere::Wire; 2] {
+        let other = &self.addresses[self.addresses.len() - 1];
+        [server::channel(&self.addresses[0]).await, server::channel(other).await]
+    }
+
     pub(crate) fn address(&self) -> &str {
         &self.addresses[0]
     }

@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(10);
 
 async fn wait(caller: &Caller, run_id: &str, timeout: Option<Duration>) -> Result<WaitRunResponse, Status> {
     let timeout = timeout.map(|timeout| timeout.try_into().unwrap());
-    let asked = WaitRunRequest { run_id: run_id.to_owned(), timeout };
+    let asked = WaitRunRequest { run_id: run_id.to_owned(), timeout, until: 0 };
     Ok(caller.grpc.clone().wait_run(caller.request(asked)).await?.into_inner())
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn a_wait_answers_before_the_calls_deadline(place: Place) {
     let caller = place.caller().await;
     let run = caller.run_in(RunStatus::Running).await;
     for deadline in [1_500, 3_000].map(Duration::from_millis) {
-        let mut asked = Request::new(WaitRunRequest { run_id: run.run_id.clone(), timeout: None });
+        let mut asked = Request::new(WaitRunRequest { run_id: run.run_id.clone(), timeout: None, until: 0 });
         asked.set_timeout(deadline);
         let begun = Instant::now();
         let waited = caller.grpc.clone().wait_run(asked).await.unwrap().into_inner();
@@ -85,7 +85,7 @@ pub(crate) async fn a_wait_is_validated_whole(place: Place) {
     let day = 24 * 60 * 60;
     let refused = async |run_id: &str, seconds, nanos| {
         let timeout = Some(prost_types::Duration { seconds, nanos });
-        let asked = WaitRunRequest { run_id: run_id.to_owned(), timeout };
+        let asked = WaitRunRequest { run_id: run_id.to_owned(), timeout, until: 0 };
         Refused::from(caller.grpc.clone().wait_run(asked).await.unwrap_err()).fields()
     };
     for (seconds, nanos) in [(-1, 0), (0, -1), (day, 1), (day + 1, 0), (i64::MAX, 0), (i64::MIN, 0)] {

@@ -103,6 +103,11 @@ pub(crate) async fn a_watch_of_all_runs_is_validated_whole(place: Place) {
         archived: -1,
         parent_run_id: "/".into(),
         continues_run_id: "x".repeat(129),
+        phase: " ".into(),
+        lifecycle: "x".repeat(65),
+        suspended: None,
+        ready: None,
+        suspension_kind: "X".repeat(65),
     };
     let asked = WatchRunsRequest { filter: Some(filter), initial: 7, cursor: "noise".into() };
     let mut fields = Refused::from(Watch::begin(&caller, asked).await.map(|_| ()).unwrap_err()).fields();

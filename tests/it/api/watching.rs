@@ -50,6 +50,28 @@ impl Watch {
         }
     }
 
+    /// The words of the next changes, as many as are asked for.
+    pub(crate) async fn words(&mut self, count: usize) -> Vec<String> {
+        let mut words = Vec::new();
+        while words.len() < count {
+            words.push(self.change().await.run.unwrap().word);
+        }
+        words
+    }
+
+    /// The run as it was, and as each change up to its end left it.
+    pub(crate) async fn until_the_end(&mut self) -> (Run, Vec<Run>) {
+        let (begun, mut runs) = (self.snapshot().await, Vec::new());
+        for frame in self.rest().await {
+            match frame {
+                Frame::Change(change) => runs.push(change.run.unwrap()),
+                Frame::CaughtUp(_) | Frame::End(_) => {}
+                Frame::Snapshot(_) | Frame::Checkpoint(_) | Frame::Progressed(_) => panic!("no change"),
+            }
+        }
+        (begun, runs)
+    }
+
     pub(crate) async fn caught_up(&mut self) -> u64 {
         match self.next().await {
             Some(Frame::CaughtUp(caught_up)) => caught_up.revision,

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use clap::Parser as _;
 use runledger::cli::Cli;
 use runledger_proto::v1;
+use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
 use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -17,6 +18,11 @@ use super::{every_command, examples_of};
 use crate::support::everywhere::Everywhere;
 use crate::support::postgres::{Database, program};
 use crate::support::server::{Server, channel};
+
+/// The lifecycle that the examples name, and the same in JSON.
+const REVIEW: &str = "name: review\nphases:\n  drafting: {initial: true, next: [approved]}\n  approved: {}\n";
+const REVIEW_JSON: &str =
+    r#"{"name": "review", "phases": {"drafting": {"initial": true, "next": ["approved"]}, "approved": {}}}"#;
 
 /// The way in which an example is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +115,7 @@ fn adapted(line: &str) -> String {
     words.join(" ")
 }
 
-/// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running,
+/// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running, or suspended where it is resumed,
 /// `run-2` pending, `run-3` held under epoch 1, and `run-4` claimed under it; the namespace `team-b` is empty.
 struct Scene {
     server: Server,
@@ -138,6 +144,15 @@ impl Scene {
         };
         server.until("readiness", ServingStatus::Serving).await;
         started(&server, "run-1").await;
+        if line.contains("run resume") {
+            let request = v1::SuspendRunRequest {
+                run_id: "run-1".to_owned(),
+                kind: "HELP".to_owned(),
+                reason: "which account?".to_owned(),
+                ..v1::SuspendRunRequest::default()
+            };
+            server.client().await.suspend_run(request).await.unwrap();
+        }
         if line.contains("run archive") || line.contains("run restore") {
             completed(&server, "run-1").await;
         }
@@ -168,6 +183,18 @@ impl Scene {
         let lease_ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
         let claim = v1::ClaimRunRequest { run_id: "run-4".to_owned(), lease_ttl, ..v1::ClaimRunRequest::default() };
         server.client().await.claim_run(claim).await.unwrap();
+        std::fs::write(directory.path().join("review.yaml"), REVIEW).unwrap();
+        std::fs::write(directory.path().join("review.json"), REVIEW_JSON).unwrap();
+        let mut lifecycles = LifecycleServiceClient::new(channel(server.address()).await);
+        let put = v1::PutLifecycleRequest { declaration: REVIEW.to_owned() };
+        lifecycles.put_lifecycle(put).await.unwrap();
+        let reviewed = v1::StartRunRequest {
+            task_thread_id: "thread-1".to_owned(),
+            run_id: "run-5".to_owned(),
+            lifecycle: "review".to_owned(),
+            ..v1::StartRunRequest::default()
+        };
+        server.client().await.start_run(reviewed).await.unwrap();
         let mut namespaces = NamespaceServiceClient::new(channel(server.address()).await);
         let team = v1::CreateNamespaceRequest { name: "team-b".to_owned(), ..v1::CreateNamespaceRequest::default() };
         namespaces.create_namespace(team).await.unwrap();

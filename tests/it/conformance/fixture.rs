@@ -68,6 +68,9 @@ pub(crate) async fn alive(store: &dyn Store) {
 
 const STEP_MS: u64 = 1_000;
 
+/// What a store remembers of lifecycles: few of them.
+const LIFECYCLE_BYTES: u64 = 64 * 1024;
+
 /// A store whose tables can be seen and changed past it.
 pub(crate) trait OnDisk: Fixture {
     /// Runs a statement; the answer's rows as text.
@@ -119,7 +122,7 @@ impl SqliteFixture {
     }
 
     async fn open(directory: &TempDir, clock: Arc<TestClock>) -> Arc<SqliteStore> {
-        let options = OpenOptions { shards: Some(3), ..OpenOptions::default() };
+        let options = OpenOptions { shards: Some(3), lifecycle_bytes: LIFECYCLE_BYTES, ..OpenOptions::default() };
         Arc::new(SqliteStore::open(Self::path(directory), &options, clock).await.unwrap())
     }
 }
@@ -272,7 +275,7 @@ impl PostgresFixture {
     }
 
     async fn open(database: &Database) -> Arc<PostgresStore> {
-        let options = OpenOptions { monotonic: slow, ..OpenOptions::default() };
+        let options = OpenOptions { monotonic: slow, lifecycle_bytes: LIFECYCLE_BYTES, ..OpenOptions::default() };
         Arc::new(PostgresStore::open(&database.dsn(), &options, &Supervisor::new()).await.unwrap())
     }
 }

@@ -9,7 +9,7 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, TestRunner};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Command, Filter, Metadata, Route, Run, RunId, Shard, Status, Time};
-use runledger::store::query::{Order, Place, Reach, RunCounts, RunPage, RunQuery};
+use runledger::store::query::{CountBy, Order, Place, Reach, RunCounts, RunPage, RunQuery};
 use runledger::store::{PAGE_BYTES_MAX, Store};
 use serde_json::json;
 
@@ -94,6 +94,7 @@ fn made() -> impl Strategy<Value = (Vec<Command>, Vec<Command>)> {
                     changes.labels = labels.clone();
                     changes.parent_run_id.clone_from(&parent);
                     changes.continues_run_id.clone_from(&continued);
+                    changes.phase = (end % 3 > 0).then(|| format!("phase-{}", end % 3));
                 })
             };
             let rest = match end {
@@ -129,7 +130,11 @@ fn filters(times: Vec<Time>) -> impl Strategy<Value = Filter> {
             // Each field alone is there as well as many together.
             let kept = |n: u16| keep & (1 << n) != 0;
             Filter {
-                or_ready: false,
+                or: None,
+                priority: None,
+                suspended: (kept(11) && kept(13)).then(|| kept(12)),
+                ready: (kept(12) && kept(14)).then(|| kept(13)),
+                suspension_kind: (kept(12) && kept(13) && kept(15)).then(|| "HELP".to_owned()),
                 task_thread_id: task_thread_id.filter(|_| kept(0)),
                 statuses,
                 agent_id: agent_id.filter(|_| kept(1)),
@@ -142,6 +147,8 @@ fn filters(times: Vec<Time>) -> impl Strategy<Value = Filter> {
                 archived: kept(7).then(|| kept(8)),
                 parent_run_id: parent.filter(|_| kept(9)),
                 continues_run_id: continued.filter(|_| kept(10)),
+                phase: kept(11).then(|| format!("phase-{}", u8::from(kept(12)) + 1)),
+                lifecycle: (kept(13) && kept(14) && kept(15)).then(|| "none".to_owned()),
             }
         },
     )
@@ -193,7 +200,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
             *counts.counts.entry(run.status).or_default() += 1;
         }
         assert_eq!(
-            store.count(&DEFAULT_NAMESPACE.into(), &filter, None, Reach::Long).await.unwrap(),
+            store.count(&DEFAULT_NAMESPACE.into(), &filter, None, CountBy::STATUS, Reach::Long).await.unwrap(),
             counts,
             "{filter:?}"
         );
@@ -213,7 +220,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
     }
     assert!(sizes.len() > 20, "the filters meant many different things: {sizes:?}");
     assert_eq!(
-        store.count(&"nobody's".into(), &Filter::default(), None, Reach::Long).await.unwrap(),
+        store.count(&"nobody's".into(), &Filter::default(), None, CountBy::STATUS, Reach::Long).await.unwrap(),
         RunCounts::default()
     );
 }
@@ -308,8 +315,12 @@ pub(crate) async fn what_was_acknowledged_is_listed_on_every_replica<F: Fixture>
         let ended = apply(&*replica, complete(&id)).await;
         assert_eq!(listed(fixture.store(), asked(&running, Order::NewestFirst)).await, []);
         assert_eq!(listed(fixture.store(), asked(&thread, Order::OldestFirst)).await, [ended]);
-        let counted = fixture.store().count(&DEFAULT_NAMESPACE.into(), &thread, None, Reach::Long).await.unwrap();
-        assert_eq!(counted, RunCounts { counts: [(Status::Completed, 1)].into(), truncated: false });
+        let counted = fixture
+            .store()
+            .count(&DEFAULT_NAMESPACE.into(), &thread, None, CountBy::STATUS, Reach::Long)
+            .await
+            .unwrap();
+        assert_eq!(counted, RunCounts { counts: [(Status::Completed, 1)].into(), ..RunCounts::default() });
     }
 }
 
@@ -335,7 +346,11 @@ pub(crate) async fn a_hostile_string_finds_its_own_runs_only<F: Fixture>(fixture
             let found = listed(store, asked(&filter, Order::NewestFirst)).await;
             assert_eq!(ids(&found), [format!("run-{n}")], "{filter:?}");
             assert_eq!(
-                store.count(&DEFAULT_NAMESPACE.into(), &filter, None, Reach::Long).await.unwrap().counts,
+                store
+                    .count(&DEFAULT_NAMESPACE.into(), &filter, None, CountBy::STATUS, Reach::Long)
+                    .await
+                    .unwrap()
+                    .counts,
                 [(Status::Running, 1)].into()
             );
         }
@@ -398,7 +413,7 @@ pub(crate) async fn a_page_that_looks_at_ten_thousand_runs_in_vain_ends_there<F:
         assert!(page.runs.is_empty() && page.next.is_some());
         assert_eq!(listed(store, asked(&none, Order::OldestFirst)).await, []);
         assert_eq!(
-            store.count(&DEFAULT_NAMESPACE.into(), &none, None, Reach::Long).await.unwrap(),
+            store.count(&DEFAULT_NAMESPACE.into(), &none, None, CountBy::STATUS, Reach::Long).await.unwrap(),
             RunCounts::default()
         );
     }

@@ -9,6 +9,7 @@ use runledger::domain::{Command, Event, Refusal, Shard, Time, Verdict};
 use super::asking::{Answer, ask_all, home, word};
 use super::fixture::Fixture;
 use super::sound::sound;
+use crate::support::lifecycles;
 use crate::support::model::Model;
 use crate::support::random::batches;
 
@@ -29,6 +30,7 @@ pub(crate) async fn random_commands_make_the_store_the_fold_and_the_model_the_sa
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
     let replica = fixture.replica().await;
     let stores = [fixture.store(), &*replica];
+    lifecycles::put(fixture.store(), lifecycles::RANDOM).await;
     let mut model = Model::default();
     for case in 0..CASES {
         let batches = batches(10).new_tree(&mut runner).unwrap().current();

@@ -2,10 +2,12 @@
 
 use futures_util::future::join_all;
 use runledger::domain::ids::{DEFAULT_NAMESPACE, shard_of};
-use runledger::domain::{Claimed, Command, LabelValue, Refusal, Renewal, Request, RunId, Shard, Status, Verdict};
+use runledger::domain::{
+    Claimed, Command, LabelValue, Priority, Refusal, Renewal, Request, RunId, Shard, Status, Take, Verdict,
+};
 use runledger::store::Store;
 use runledger::store::leases::OverduePlace;
-use runledger::store::query::Place;
+use runledger::store::query::{Place, ReadyOf};
 
 use super::asking::{Answer, apply, ask, ask_all, neighbours, stored, word, words};
 use super::fixture::Fixture;
@@ -17,7 +19,7 @@ use crate::support::commands::{
 /// A claim of a run that waits, under the claimer's own request.
 fn next(run_id: &str, request_id: &str) -> Command {
     let request = Request { id: request_id.to_owned(), digest: [7; 32] };
-    claim(run_id).on(|terms| (terms.only_waiting, terms.claim_request) = (true, Some(request)))
+    claim(run_id).on(|terms| (terms.only, terms.claim_request) = (Some(Take::Pending), Some(request)))
 }
 
 fn not_begun(run_id: &str, epoch: u64) -> Command {
@@ -31,7 +33,10 @@ fn unreceived(run_id: &str, epoch: u64, request_id: &str) -> Command {
 }
 
 async fn ready(store: &dyn Store) -> Vec<String> {
-    let page = store.ready(&DEFAULT_NAMESPACE.into(), None, 100).await.unwrap();
+    let page = store
+        .ready(&DEFAULT_NAMESPACE.into(), ReadyOf { not_begun: true, priority: Priority::NONE }, None, 100)
+        .await
+        .unwrap();
     page.runs.into_iter().map(|run| run.run_id.into()).collect()
 }
 
@@ -179,7 +184,10 @@ pub(crate) async fn ready_runs_are_paged_in_the_order_of_their_creation<F: Fixtu
     }
     let (mut paged, mut after): (Vec<String>, Option<Place>) = (Vec::new(), None);
     loop {
-        let page = store.ready(&DEFAULT_NAMESPACE.into(), after.as_ref(), 3).await.unwrap();
+        let page = store
+            .ready(&DEFAULT_NAMESPACE.into(), ReadyOf { not_begun: true, priority: Priority::NONE }, after.as_ref(), 3)
+            .await
+            .unwrap();
         paged.extend(page.runs.into_iter().map(|run| run.run_id.to_string()));
         after = page.next;
         if after.is_none() {
@@ -187,7 +195,14 @@ pub(crate) async fn ready_runs_are_paged_in_the_order_of_their_creation<F: Fixtu
         }
     }
     assert_eq!(paged, ids);
-    assert_eq!(store.ready(&"elsewhere".into(), None, 3).await.unwrap().runs, []);
+    assert_eq!(
+        store
+            .ready(&"elsewhere".into(), ReadyOf { not_begun: true, priority: Priority::NONE }, None, 3)
+            .await
+            .unwrap()
+            .runs,
+        []
+    );
 }
 
 pub(crate) async fn of_two_attempts_of_one_request_one_claims_and_the_other_finds_that<F: Fixture>(fixture: F) {

@@ -15,7 +15,7 @@ use super::asking::{apply, ask, ask_all, beginning, home, neighbours, stored, wo
 use super::fixture::Fixture;
 use super::namespaces::{change, make, within};
 use crate::support::commands::{
-    Asking as _, Operation, abort, archive, command, complete, fail, given, key, left, start, update,
+    Asking as _, Operation, abort, archive, command, complete, fail, given, key, left, start, suspend, update,
 };
 use crate::support::wrapped::Wrapped;
 
@@ -100,6 +100,9 @@ pub(crate) async fn what_is_due_is_purged_whole_and_nothing_else_goes<F: Fixture
     for id in ["completed", "aborted", "failed", "running", "archived", "late"] {
         apply(store, of(id)).await;
     }
+    // What a run waited for goes with it; a run that waits is not due.
+    apply(store, suspend("completed", "HELP", "which account?")).await;
+    apply(store, suspend("running", "PAUSED", "not now")).await;
     apply(store, complete("completed")).await;
     apply(store, abort("aborted")).await;
     apply(store, fail("failed")).await;
@@ -120,7 +123,7 @@ pub(crate) async fn what_is_due_is_purged_whole_and_nothing_else_goes<F: Fixture
     let (completed, archived) = (before("completed").await, before("archived").await);
     let (aborted, failed, running, late) =
         (before("aborted").await, before("failed").await, before("running").await, before("late").await);
-    assert_eq!(purge(store).await, Purged { runs: 2, events: 4 });
+    assert_eq!(purge(store).await, Purged { runs: 2, events: 5 });
     for run in [&completed, &archived] {
         is_gone(store, run).await;
     }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use runledger::domain::{Positions, Run, RunKey, Time};
-use runledger::store::query::Place;
+use runledger::domain::{Positions, Priority, Run, RunKey, Time};
+use runledger::store::query::{Place, ReadyOf};
 use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Page, Store};
 
 use super::asking::{beginning, home};
@@ -49,9 +49,13 @@ pub(crate) async fn sound(store: &dyn Store) -> Contents {
     let mut ready: Vec<Run> = runs.values().filter(|run| run.is_ready()).map(Run::without_metadata).collect();
     ready.sort_by_key(Place::of);
     for namespace in runs.keys().map(|key| &key.namespace).collect::<BTreeSet<_>>() {
-        let found = store.ready(namespace, None, usize::MAX >> 1).await.unwrap().runs;
-        let expected: Vec<Run> = ready.iter().filter(|run| run.namespace == *namespace).cloned().collect();
-        assert_eq!(found, expected, "who is ready is kept apart, too");
+        for not_begun in [true, false] {
+            let of = ReadyOf { not_begun, priority: Priority::NONE };
+            let found = store.ready(namespace, of, None, usize::MAX >> 1).await.unwrap().runs;
+            let is_one = |run: &&Run| run.namespace == *namespace && run.suspension().is_none() == not_begun;
+            let expected: Vec<Run> = ready.iter().filter(is_one).cloned().collect();
+            assert_eq!(found, expected, "who is ready is kept apart, too");
+        }
     }
     Contents { log, runs }
 }

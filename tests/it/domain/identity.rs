@@ -35,6 +35,9 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                         | Operation::Release
                         | Operation::GiveBack
                         | Operation::RequestAbort
+                        // Open to those who may write the runs of others.
+                        | Operation::Suspend
+                        | Operation::Resume
                         | Operation::Sweep
                         | Operation::Redact => false,
                     };

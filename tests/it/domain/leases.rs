@@ -63,7 +63,7 @@ fn a_holders_call_needs_the_epoch_that_the_run_has() {
         for asked in [None, Some(0), Some(2)] {
             let call = call.clone().on(|terms| terms.lease_epoch = asked.map(LeaseEpoch::from));
             match decided(Some(&run), &call) {
-                Err(Refusal::LeaseLost { rpc, asked: said, epoch, released, run: summary }) => {
+                Err(Refusal::LeaseLost { rpc, asked: said, epoch, released, run: summary, .. }) => {
                     assert_eq!(
                         (rpc, said, epoch, released),
                         (call.ask.rpc(), asked.unwrap_or(0).into(), 1.into(), false)
@@ -160,7 +160,7 @@ fn a_claim_is_refused_while_somebody_holds_the_run() {
     let run = held();
     let live = HeldLease { epoch: 1.into(), expires_at: at(now().micros() + 1), renewed: false };
     match decided_at(&run, &claim("run-1"), now(), Some(live)) {
-        Err(Refusal::LeaseHeld { epoch, expires_at, run: summary }) => {
+        Err(Refusal::LeaseHeld { epoch, expires_at, run: summary, .. }) => {
             assert_eq!((epoch, expires_at, summary), (1.into(), Some(live.expires_at), run.summary()));
         }
         other => panic!("{other:?}"),

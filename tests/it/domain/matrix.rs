@@ -25,17 +25,18 @@ fn every_operation_on_every_status_answers_by_the_matrix() {
     let (starts, completes) = (Makes(EventType::Started, Running), Makes(EventType::Completed, Completed));
     let (updates, held) = (Makes(EventType::Updated, Running), Refused("LEASE_HELD"));
     let (lost, requests) = (Refused("LEASE_LOST"), Makes(EventType::AbortRequested, Running));
+    let suspends = Makes(EventType::Suspended, Running);
     let redacts = |status| Makes(EventType::Redacted, status);
     let (not_ended, archives) = (Refused("RUN_NOT_TERMINAL"), |status| Makes(EventType::Archived, status));
     #[rustfmt::skip]
-    let matrix: [(Option<Status>, [Answer; 14]); 6] = [
-        //                 start              start deferred    update       complete            abort      fail       claim             release      give back    request abort  sweep      archive      restore    redact
-        (None,            [created(Running),  created(Pending), unknown,     unknown,            unknown,   unknown,   unknown,          unknown,     unknown,     unknown,       unknown,   unknown,     unknown,   unknown]),
-        (Some(Pending),   [starts,            Unchanged,        not_running, NoWayTo(Completed), aborts,    fails,     starts,           lost,        lost,        aborts,        Unchanged, not_ended,   Unchanged, redacts(Pending)]),
-        (Some(Running),   [Unchanged,         Unchanged,        updates,     completes,          aborts,    fails,     held,             lost,        lost,        requests,      Unchanged, not_ended,   Unchanged, redacts(Running)]),
-        (Some(Completed), [NoWayTo(Running),  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged, archives(Completed), Unchanged, redacts(Completed)]),
-        (Some(Aborted),   [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged, archives(Aborted), Unchanged, redacts(Aborted)]),
-        (Some(Failed),    [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     Unchanged, archives(Failed), Unchanged, redacts(Failed)]),
+    let matrix: [(Option<Status>, [Answer; 16]); 6] = [
+        //                 start              start deferred    update       complete            abort      fail       claim             release      give back    request abort  suspend      resume       sweep      archive      restore    redact
+        (None,            [created(Running),  created(Pending), unknown,     unknown,            unknown,   unknown,   unknown,          unknown,     unknown,     unknown,       unknown,     unknown,     unknown,   unknown,     unknown,   unknown]),
+        (Some(Pending),   [starts,            Unchanged,        not_running, NoWayTo(Completed), aborts,    fails,     starts,           lost,        lost,        aborts,        not_running, not_running, Unchanged, not_ended,   Unchanged, redacts(Pending)]),
+        (Some(Running),   [Unchanged,         Unchanged,        updates,     completes,          aborts,    fails,     held,             lost,        lost,        requests,      suspends,    Unchanged,   Unchanged, not_ended,   Unchanged, redacts(Running)]),
+        (Some(Completed), [NoWayTo(Running),  NoWayTo(Pending), not_running, Unchanged,          Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     not_running, not_running, Unchanged, archives(Completed), Unchanged, redacts(Completed)]),
+        (Some(Aborted),   [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     not_running, not_running, Unchanged, archives(Aborted), Unchanged, redacts(Aborted)]),
+        (Some(Failed),    [NoWayTo(Running),  NoWayTo(Pending), not_running, NoWayTo(Completed), Unchanged, Unchanged, NoWayTo(Running), lost,        lost,        Unchanged,     not_running, not_running, Unchanged, archives(Failed), Unchanged, redacts(Failed)]),
     ];
     for (from, answers) in matrix {
         for (operation, expected) in Operation::ALL.into_iter().zip(answers) {
@@ -97,7 +98,8 @@ fn the_matrix_of_transitions_is_the_contracts() {
 
 #[test]
 fn every_event_is_a_transition_of_the_matrix_or_leaves_the_status() {
-    let stays = [EventType::Updated, EventType::AbortRequested, EventType::Archived, EventType::Redacted];
+    let stays =
+        [EventType::Updated, EventType::AbortRequested, EventType::Suspended, EventType::Archived, EventType::Redacted];
     for from in Status::ALL.into_iter().map(Some).chain([None]) {
         for operation in Operation::ALL {
             if let Answer::Makes(event_type, to) = answer(from, operation) {

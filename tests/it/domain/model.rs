@@ -12,11 +12,11 @@ use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::redaction::{Rewriting, Rewritten};
 use runledger::domain::sides::contents::ContentsOf;
 use runledger::domain::{
-    Ask, Command, ContentDigest, ContentRow, ContentTable, Event, Hash, LedgerEpoch, Link, Loaded, NewEvent,
-    RedactedPath, Revision, Run, RunKey, Sides, Status, Time, Verdict,
+    Ask, Command, ContentDigest, ContentRow, ContentTable, Decide as _, Event, Hash, LedgerEpoch, Link, Loaded,
+    NewEvent, RedactedPath, Revision, Rules, Run, RunKey, Sides, Status, Time, Verdict,
 };
 
-use crate::support::model::{Model, folded};
+use crate::support::model::{Model, folded, loaded_lifecycles};
 use crate::support::random::{batches, commands};
 
 fn config() -> Config {
@@ -65,8 +65,12 @@ impl Shelf {
                 leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
                 max_running: model.running_beside(commands, &self.runs),
                 claims: model.claimed(),
+                acts_from: None,
                 namespaces: Vec::new(),
                 links: self.beside.iter().filter_map(|row| Some((row.key.clone(), row.link_key?))).collect(),
+                lifecycles: loaded_lifecycles(
+                    Rules.lifecycles(commands, &self.runs.values().cloned().map(Arc::new).collect::<Vec<_>>()),
+                ),
             },
             ledger_epoch: LedgerEpoch::FIRST,
         }
@@ -138,8 +142,8 @@ proptest! {
             prop_assert_eq!(&decided.verdicts, &expected);
             for write in decided.runs {
                 let stored = before.get(&write.run.key());
-                prop_assert_eq!(write.before.map(|stored| stored.revision), stored.map(|run| run.revision));
-                prop_assert_eq!(write.before.map(|stored| stored.status), stored.map(|run| run.status));
+                prop_assert_eq!(write.before.as_ref().map(|stored| stored.revision), stored.map(|run| run.revision));
+                prop_assert_eq!(write.before.as_ref().map(|stored| stored.status), stored.map(|run| run.status));
                 let differs = stored.map_or(!write.run.metadata.is_empty(), |run| run.metadata != write.run.metadata);
                 prop_assert!(write.metadata_changed || !differs, "a changed metadata is written");
                 let again = shelf.runs.insert(write.run.key(), (*write.run).clone());

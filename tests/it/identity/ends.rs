@@ -31,7 +31,11 @@ async fn a_stream_and_a_wait_end_when_new_rules_take_their_grant_and_others_go_o
     start(&mut admin_client).await;
     let watch = reader.watch_runs(WatchRunsRequest::default()).await.unwrap().into_inner();
     let mut kept = admin_client.watch_runs(WatchRunsRequest::default()).await.unwrap().into_inner();
-    let wait = WaitRunRequest { run_id: "run".into(), timeout: Some(prost_types::Duration { seconds: 600, nanos: 0 }) };
+    let wait = WaitRunRequest {
+        run_id: "run".into(),
+        timeout: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
+        until: 0,
+    };
     let mut caller = place.client(Caller::of("reader"));
     let mut waits = JoinSet::new();
     waits.spawn(async move { caller.wait_run(wait).await });
@@ -64,7 +68,11 @@ async fn a_stream_and_a_wait_whose_credential_is_replaced_are_told_to_go_on_with
     start(&mut place.client(Caller::of("admin"))).await;
     let mut reader = place.client(Caller::of("first"));
     let watch = reader.watch_runs(WatchRunsRequest::default()).await.unwrap().into_inner();
-    let wait = WaitRunRequest { run_id: "run".into(), timeout: Some(prost_types::Duration { seconds: 600, nanos: 0 }) };
+    let wait = WaitRunRequest {
+        run_id: "run".into(),
+        timeout: Some(prost_types::Duration { seconds: 600, nanos: 0 }),
+        until: 0,
+    };
     let mut caller = reader.clone();
     let mut waits = JoinSet::new();
     waits.spawn(async move { caller.wait_run(wait).await });

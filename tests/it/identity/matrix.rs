@@ -21,10 +21,13 @@ fn expected(access: Access, role: Role, is_granted: bool, agent: Option<&str>) -
         // A grant in one namespace lets nobody look at the process, which serves all, nor make another namespace.
         Access::Inspect => (!is_granted || !is_inspector(role)).then_some("ROLE_DENIED"),
         Access::Govern => (!is_granted || role != Role::Admin).then_some("ROLE_DENIED"),
-        Access::Read | Access::Report | Access::Redact if !is_granted => Some("NAMESPACE_DENIED"),
+        Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare if !is_granted => {
+            Some("NAMESPACE_DENIED")
+        }
         Access::Report if role == Role::Reader => Some("ROLE_DENIED"),
-        Access::Redact if role != Role::Admin => Some("ROLE_DENIED"),
-        Access::Read | Access::Report | Access::Redact => match agent {
+        Access::Resume if !is_inspector(role) => Some("ROLE_DENIED"),
+        Access::Redact | Access::Declare if role != Role::Admin => Some("ROLE_DENIED"),
+        Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare => match agent {
             Some("other") => Some("AGENT_DENIED"),
             Some(_) | None => None,
         },

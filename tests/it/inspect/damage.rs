@@ -37,10 +37,12 @@ damages! {
     a_row_ahead_of_its_events: |l| ["update runs set revision = 9 where run_id = 'running'"]
         => ["run_events default/running: revision: expected events up to revision 9, found none after 1"];
     a_run_that_is_kept_as_ready_and_is_not: |l|
-        ["insert into suspended select shard, namespace, run_id, started_at, true from runs where run_id = 'running'"]
-        => ["suspended default/running: ready: expected nothing, found true", ": 1 difference: "];
+        ["insert into suspended (shard, namespace, run_id, started_at, ready)
+         select shard, namespace, run_id, started_at, true from runs where run_id = 'running'"]
+        => ["suspended default/running: row: expected none: the run is not at rest, found one", ": 1 difference: "];
     a_ready_row_of_no_run: |l|
-        ["insert into suspended select shard, namespace, 'nobody', started_at, true from runs where run_id = 'running'"]
+        ["insert into suspended (shard, namespace, run_id, started_at, ready)
+         select shard, namespace, 'nobody', started_at, true from runs where run_id = 'running'"]
         => ["suspended default/nobody: row: expected a run of this id, found none"];
     a_changed_input: |l| ["update run_input set content = '{\"order\":8}' where run_id = 'given'"]
         => ["run_input default/given revision 1: sha256: expected ", ": 1 difference: "];

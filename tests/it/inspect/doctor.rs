@@ -1,5 +1,6 @@
 //! The report to an operator at night.
 
+use runledger_proto::v1::SuspendRunRequest;
 use serde_json::Value;
 use tokio::task::block_in_place;
 
@@ -19,9 +20,21 @@ async fn a_healthy_ledger_is_called_healthy(ledger: Ledger) {
     ledger.fill().await;
     let server = Server::start(&ledger.store()).await;
     server.is_ready().await;
+    let (run_id, kind, reason) = ("running".to_owned(), "HELP".to_owned(), "which account?".to_owned());
+    let asked = SuspendRunRequest { run_id, kind, reason, ..SuspendRunRequest::default() };
+    server.client().suspend_run(asked).await.unwrap();
     let (code, said) = ledger.run(&["doctor"]).await;
     assert_eq!(code, 0, "{said}");
-    for wanted in ["HEALTHY", "1 pending, 1 running", "agent-1", "SHARD", "durable  yes", "none waits", "migration "] {
+    for wanted in [
+        "HEALTHY",
+        "1 pending, 1 running",
+        "agent-1",
+        "suspended (HELP)",
+        "SHARD",
+        "durable  yes",
+        "none waits",
+        "migration ",
+    ] {
         assert!(said.contains(wanted), "{wanted:?} is not in:\n{said}");
     }
     assert!(!said.contains("PROBLEM"), "{said}");

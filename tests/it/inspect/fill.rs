@@ -75,7 +75,12 @@ async fn a_filled_ledger_is_sound_and_lists_and_counts_agree_with_it(ledger: Led
         assert_eq!(list(&mut client, thread).await, expected, "{thread}");
         listed += expected.len();
         let filter = Some(RunFilter { task_thread_id: thread.to_owned(), ..RunFilter::default() });
-        let counts = client.count_runs(CountRunsRequest { filter }).await.unwrap().into_inner().counts;
+        let counts = client
+            .count_runs(CountRunsRequest { filter, by_phase: false, by_suspension: false })
+            .await
+            .unwrap()
+            .into_inner()
+            .counts;
         for status in counts {
             let of_status = |run: &&_| (i32::from(status_of(run)), thread) == (status.status, thread_of(run));
             let expected = contents.runs.values().filter(of_status).count();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use runledger::clock::{SystemClock, draw_id};
 use runledger::domain::ids::shard_of;
 use runledger::domain::{Command, Rules, Verdict};
-use runledger::store::OpenOptions;
 use runledger::store::open::{self, Location};
+use runledger::store::{OpenOptions, Store};
 use runledger::supervise::Supervisor;
 use serde_json::json;
 use tempfile::TempDir;
@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::process::data::Data;
 use crate::process::server::run;
 use crate::support::commands::{Asking, abort, complete, deferred, fail, given, left, start, update};
+use crate::support::lifecycles;
 use crate::support::postgres::Database;
 
 /// A ledger's location, which exists for as long as the value.
@@ -39,17 +40,28 @@ impl Ledger {
         self.data.store()
     }
 
-    /// Commits commands, each a batch of its own. Each makes an event.
-    pub(crate) async fn commit(&self, commands: Vec<Command>) {
+    async fn open(&self) -> Arc<dyn Store> {
         let location: Location = self.store().parse().unwrap();
         let options = OpenOptions { shards: Some(3), ..OpenOptions::default() };
-        let store = open::open(&location, &options, Arc::new(SystemClock), &Supervisor::new()).await.unwrap();
+        open::open(&location, &options, Arc::new(SystemClock), &Supervisor::new()).await.unwrap()
+    }
+
+    /// Commits commands, each a batch of its own. Each makes an event.
+    pub(crate) async fn commit(&self, commands: Vec<Command>) {
+        let store = self.open().await;
         let ledger = store.ledger();
         for command in commands {
             let shard = shard_of(ledger.id, ledger.shard_count, &command.key);
             let decided = store.commit(shard, draw_id(), [Arc::new(command)].into(), &Rules::shared()).await.unwrap();
             assert!(matches!(decided.verdicts[0], Ok(Verdict::Applied(_))), "{:?}", decided.verdicts);
         }
+        store.close().await;
+    }
+
+    /// Puts a lifecycle in the namespace `default`.
+    pub(crate) async fn put(&self, source: &str) {
+        let store = self.open().await;
+        lifecycles::put(store.as_ref(), source).await;
         store.close().await;
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use runledger::domain::{Ask, Command};
 use runledger_proto::v1::RedactRunRequest;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -12,7 +13,10 @@ use super::ledger::Ledger;
 use super::on_both_stores;
 use crate::process::data::Data;
 use crate::process::server::{SOON, Server, eventually, run};
-use crate::support::commands::{Asking as _, complete, fail, given, left, start, update};
+use crate::support::commands::{
+    Asking as _, claim, complete, fail, given, leased, left, resume, start, suspend, update,
+};
+use crate::support::lifecycles::Standing as _;
 
 on_both_stores! {
     what_was_redacted_is_in_no_table_and_no_file_and_no_export
@@ -23,8 +27,11 @@ on_both_stores! {
 /// Found in no other text.
 const SECRET: &str = "hunter2-battery-staple";
 
-/// The rows of each table that show the secret.
-async fn shown(ledger: &Ledger) -> u64 {
+/// Found under keys alone that are masked.
+const MASKED: &str = "correct-horse-is-masked";
+
+/// The rows of each table that show a secret.
+async fn shown(ledger: &Ledger, secret: &str) -> u64 {
     let mut rows_of_all = 0;
     for (table, columns) in [
         ("runs", &["record", "metadata", "labels", "task_thread_id"][..]),
@@ -34,13 +41,15 @@ async fn shown(ledger: &Ledger) -> u64 {
         ("run_input", &["content"]),
         ("run_results", &["content"]),
         ("run_links", &["content"]),
+        ("lifecycles", &["source", "declaration", "principal"]),
+        ("suspended", &["kind"]),
     ] {
         let text = match ledger.data {
             Data::Sqlite(_) => "text",
             Data::Postgres(_) => "varchar",
         };
         let shows: Vec<_> =
-            columns.iter().map(|column| format!("cast({column} as {text}) like '%{SECRET}%'")).collect();
+            columns.iter().map(|column| format!("cast({column} as {text}) like '%{secret}%'")).collect();
         let statement = format!("select count(*) from {table} where {}", shows.join(" or "));
         let rows = ledger.data.sql(&statement).await;
         rows_of_all += rows[0][0].as_ref().unwrap().parse::<u64>().unwrap();
@@ -48,12 +57,34 @@ async fn shown(ledger: &Ledger) -> u64 {
     rows_of_all
 }
 
+/// Suspensions with a secret in what they say and in how they were left: one that the run went on from, one that was
+/// replaced, and one from which it is ready to go on.
+fn waiting(run_id: &str) -> Vec<Command> {
+    let suspended = |secret: String| {
+        let mut command = suspend(run_id, "HELP", &secret);
+        if let Ask::Suspend(suspend) = &mut command.ask {
+            suspend.terms.resume_hint = Some(format!("{secret}, as {SECRET}"));
+        }
+        command
+    };
+    let resumed = || {
+        let mut command = resume(run_id);
+        if let Ask::Resume(resume) = &mut command.ask {
+            resume.reason = Some(format!("{SECRET} it is"));
+        }
+        command
+    };
+    let first = vec![leased(run_id), suspended(format!("{SECRET}?")), resumed(), claim(run_id)];
+    let second = vec![suspended(format!("{SECRET}-2?")), suspended(format!("{SECRET}-3?")), resumed()];
+    [first, second].concat()
+}
+
 /// The secret is in no page of an SQLite file, nor in its log, within a while.
-async fn is_in_no_file(ledger: &Ledger) {
+async fn is_in_no_file(ledger: &Ledger, secret: &str) {
     let Data::Sqlite(path) = &ledger.data else { return };
     let shows = |file: &std::path::Path| {
         let bytes = std::fs::read(file).unwrap_or_default();
-        bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes())
+        bytes.windows(secret.len()).any(|part| part == secret.as_bytes())
     };
     let files = [path.clone(), path.with_extension("db-wal")];
     let gone = eventually(SOON, async || (!files.iter().any(|file| shows(file))).then_some(())).await;
@@ -91,11 +122,20 @@ async fn what_was_redacted_is_in_no_table_and_no_file_and_no_export(ledger: Ledg
             &[("url", &target)],
         ));
     }
+    // A lifecycle masks one of two keys; the other one is taken out.
+    ledger.put("name: masking\nphases: {any: {initial: true}}\nredact_keys: ['*password*']\n").await;
+    let both = json!({"Password": MASKED, "deep": [{"db_password": MASKED}], "note": SECRET});
+    commands.push(start("masked").with("masking").metadata(&both).input(&both));
+    commands
+        .push(update("masked").metadata(&json!({"password_2": MASKED, "note": format!("{SECRET}-2")})).result(&both));
+    commands.extend(waiting("waits"));
     commands.push(fail("spoilt").changing(|fields| fields.failure_reason = Some(format!("{SECRET} was refused"))));
     commands.extend((0..40).map(|nth| filler("after", nth)));
     commands.extend((0..40).map(|nth| complete(&format!("before-{nth}"))));
     ledger.commit(commands).await;
-    assert!(shown(&ledger).await > 70);
+    assert!(shown(&ledger, SECRET).await > 70);
+    assert_eq!(shown(&ledger, MASKED).await, 0);
+    is_in_no_file(&ledger, MASKED).await;
     let server = Server::start(&ledger.store()).await;
     server.is_ready().await;
     let address = server.address.to_string();
@@ -104,6 +144,11 @@ async fn what_was_redacted_is_in_no_table_and_no_file_and_no_export(ledger: Ledg
     assert_eq!(code, 0, "{said}");
     let flags = ["run", "redact", "beside", "--server", &address, "--path", "/input", "--path", "/result"];
     let (code, said) = run(&[&flags[..], &["--path", "/links"]].concat()).await;
+    assert_eq!(code, 0, "{said}");
+    let flags = ["run", "redact", "masked", "--server", &address, "--path", "/metadata/note", "--path", "/input"];
+    let (code, said) = run(&[&flags[..], &["--path", "/result"]].concat()).await;
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = run(&["run", "redact", "waits", "--server", &address, "--path", "/reason"]).await;
     assert_eq!(code, 0, "{said}");
     let mut client = server.client();
     for nth in 0..300_u32 {
@@ -114,12 +159,13 @@ async fn what_was_redacted_is_in_no_table_and_no_file_and_no_export(ledger: Ledg
         };
         client.redact_run(asked).await.unwrap();
     }
-    assert_eq!(shown(&ledger).await, 0);
+    assert_eq!(shown(&ledger, SECRET).await, 0);
     is_sound(&ledger).await;
     let (code, exported) = ledger.run(&["export"]).await;
     assert!(code == 0 && exported.contains("\"redacted\"") && !exported.contains(SECRET), "{code}");
+    assert!(!exported.contains(MASKED), "{exported}");
     // The server still runs, and has written the file anew.
-    is_in_no_file(&ledger).await;
+    is_in_no_file(&ledger, SECRET).await;
     drop(server);
     is_sound(&ledger).await;
 }
@@ -155,7 +201,7 @@ async fn a_ledger_is_sound_while_redactions_are_under_way(ledger: Ledger) {
     }
     done.unwrap().unwrap();
     is_sound(&ledger).await;
-    assert_eq!(shown(&ledger).await, 0);
+    assert_eq!(shown(&ledger, SECRET).await, 0);
 }
 
 async fn a_redaction_that_is_killed_takes_out_all_or_nothing(ledger: Ledger) {
@@ -180,8 +226,9 @@ async fn a_redaction_that_is_killed_takes_out_all_or_nothing(ledger: Ledger) {
         server.process.kill();
         drop(server);
         // The database may still be at the commit whose server is gone.
-        let count =
-            eventually(SOON, async || Some(shown(&ledger).await).filter(|left| *left == 0 || *left > EVENTS as u64));
+        let count = eventually(SOON, async || {
+            Some(shown(&ledger, SECRET).await).filter(|left| *left == 0 || *left > EVENTS as u64)
+        });
         let left = count.await.expect("all or nothing");
         let redacted = "select count(*) from run_events where cast(event as varchar) like '%\"redacted\"%'";
         let redacted = ledger.data.sql(redacted).await[0][0].clone().unwrap();
@@ -192,7 +239,7 @@ async fn a_redaction_that_is_killed_takes_out_all_or_nothing(ledger: Ledger) {
             // Whoever serves next takes away what the one that was killed has left in old pages.
             let next = Server::start(&ledger.store()).await;
             next.is_ready().await;
-            is_in_no_file(&ledger).await;
+            is_in_no_file(&ledger, SECRET).await;
             break;
         }
         nothing += 1;

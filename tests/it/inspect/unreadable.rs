@@ -14,6 +14,7 @@ use super::on_both_stores;
 use crate::process::calls::reason;
 use crate::process::server::{Client, SOON, Server};
 use crate::support::commands::{Asking, complete, start, update};
+use crate::support::lifecycles::Standing as _;
 
 on_both_stores! {
     an_event_that_cannot_be_read_ends_only_the_watches_that_it_is_for
@@ -123,10 +124,10 @@ async fn what_a_run_was_only_behind_an_event_that_cannot_be_read_is_not_passed_o
     let cursor = begin(&ledger).await;
     ledger
         .commit(vec![
-            start("run"),
+            start("run").phase("begun"),
             update("run").label("shape", "round"),
-            update("run").label("color", "blue"),
-            update("run").label("color", "green"),
+            update("run").label("color", "blue").phase("between"),
+            update("run").label("color", "green").phase("after"),
             complete("run"),
         ])
         .await;
@@ -139,7 +140,11 @@ async fn what_a_run_was_only_behind_an_event_that_cannot_be_read_is_not_passed_o
         ..RunFilter::default()
     };
     let status = |status: RunStatus| RunFilter { statuses: vec![status.into()], ..RunFilter::default() };
+    let phase = |phase: &str| RunFilter { phase: phase.to_owned(), ..RunFilter::default() };
     let ends = [
+        (phase("begun"), 1..3),
+        (phase("between"), 0..0),
+        (phase("after"), 0..0),
         (label("color", "blue"), 0..0),
         (label("color", "green"), 0..0),
         (label("shape", "round"), 2..3),
@@ -151,7 +156,8 @@ async fn what_a_run_was_only_behind_an_event_that_cannot_be_read_is_not_passed_o
         assert!(ended.as_ref().is_some_and(is_corrupt), "{filter:?}: {ended:?} after {shown:?}");
         assert!(shown.iter().map(|(_, revision)| *revision).eq(revisions), "{filter:?}: {shown:?}");
     }
-    for filter in [label("shape", "square"), status(RunStatus::Failed), status(RunStatus::Pending)] {
+    let of_lifecycle = RunFilter { lifecycle: "none".to_owned(), ..RunFilter::default() };
+    for filter in [of_lifecycle, label("shape", "square"), status(RunStatus::Failed), status(RunStatus::Pending)] {
         let (shown, ended) = shown(&mut watch(&mut client, filter.clone(), &cursor).await).await;
         assert!(ended.is_none() && shown.is_empty(), "{filter:?}: {ended:?} after {shown:?}");
     }

@@ -7,8 +7,8 @@ use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Time};
 use runledger::store::postgres::{
-    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_a_namespace, of_claims, of_held_runs, of_leases, of_links,
-    of_max_running, of_namespaces, of_overdue, of_purge,
+    COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_a_namespace, of_claims, of_held_runs, of_leases, of_lifecycles,
+    of_links, of_max_running, of_namespaces, of_overdue, of_purge, of_queues,
 };
 use serde_json::json;
 use tokio_postgres::{Client, SimpleQueryMessage};
@@ -40,6 +40,9 @@ fn filled(from: u32, to: u32) -> String {
          select i % 4, 'default', 'run-' || i, 1, 1, sha256('a'), '{{}}' from generate_series({from} + 1, {to}) as i;
          insert into suspended
          select i % 4, 'default', 'run-' || i, now(), true from generate_series({from} + 1, {to}) as i;
+         insert into lifecycles
+         select 'default', 'name-' || i % 200, i / 200 + 1, now(), '{{}}', repeat('x', 400), '{{}}', i
+         from generate_series({from} + 1, {to}) as i;
          insert into claims
          select 'default', 'r-' || i, '\\\\x00', 'run-' || i, 1, 0, now() from generate_series({from} + 1, {to}) as i"
     )
@@ -70,6 +73,7 @@ fn what_for(condition: &str) -> &'static str {
         () if asks(&["namespace =", "label =", "value ="]) => "value",
         () if asks(&["namespace =", "request_id ="]) => "claim",
         () if asks(&["claimed_at <"]) => "old",
+        () if asks(&["namespace =", "name ="]) => "lifecycle",
         () if asks(&["(name = "]) => "name",
         () if asks(&["(namespace = "]) => "active",
         () if asks(&["shard = $1", "request_key ="]) => "request",
@@ -110,8 +114,10 @@ fn everything_at_once() -> Decided {
                     leases: Vec::new(),
                     max_running: vec![(value.clone(), Vec::new())],
                     claims: vec![((DEFAULT_NAMESPACE.into(), "other".to_owned()), claimed.clone())],
+                    acts_from: None,
                     namespaces: Vec::new(),
                     links: Vec::new(),
+                    lifecycles: Vec::new(),
                 },
                 ledger_epoch: LedgerEpoch::FIRST,
             },
@@ -160,6 +166,7 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
         "suspended",
         "claims",
         "namespaces",
+        "lifecycles",
     ] {
         other.batch_execute(&format!("alter table {table} set (autovacuum_enabled = off)")).await.unwrap();
     }
@@ -170,6 +177,7 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
     statements.extend(of_namespaces());
     statements.push(of_held_runs().to_owned());
     statements.push(of_links().to_owned());
+    statements.push(of_lifecycles().to_owned());
     let (mut rows, fills) = (0, [(0, false), (0, true), (1, false), (1_000, false), (20_000, false), (100_000, true)]);
     for (more, analysed) in fills {
         other.batch_execute(&filled(rows, more)).await.unwrap();
@@ -208,6 +216,7 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 // The namespace, its active runs, and the bytes of its shards, which are found as those are.
                 "load_namespaces" => vec!["active", "active", "name"],
                 "load_request_ids" => vec!["request"],
+                "load_lifecycles" => vec!["lifecycle"; 2],
                 "load_leases" | "leases.leases" => vec!["ledger", "run"],
                 // The run and its lease.
                 "read.held_runs" => vec!["ledger", "run", "run"],
@@ -218,9 +227,10 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 // The run that changes, of `active` the run that ends and the one that starts, and the lease that
                 // ends; and what counts towards a limit, with whether each run of it still does.
                 "write" => [vec!["run"; 6], vec!["claim"; 2], vec!["value"]].concat(),
-                // The same, that the new one is not there, and that its namespace is.
+                // The same, that the new one is not there, that its namespace is, and which version of its lifecycle
+                // is the newest, and what that declares.
                 "at_once" => [
-                    vec!["head", "head", "ledger", "request", "claim", "name"],
+                    vec!["head", "head", "ledger", "request", "claim", "name", "lifecycle", "lifecycle"],
                     vec!["end"; 4],
                     vec!["run"; 7],
                     vec!["value"],
@@ -315,5 +325,40 @@ async fn a_sweep_goes_on_from_its_place_by_index_with_statistics_and_without() {
         walks("using active_by_due", "(due_at >= $5)");
         let sorts: Vec<&str> = plan.lines().map(str::trim).filter(|line| line.contains("Sort")).collect();
         assert_eq!(sorts.len(), 2, "{place}");
+    }
+}
+
+/// However many runs are ready, of one priority or of many, a queue steps to the next priority and reads a page of it.
+#[tokio::test]
+async fn a_queue_finds_runs_that_wait_by_index_with_statistics_and_without() {
+    let database = Database::fresh().await;
+    open(&database.dsn()).await;
+    let (session, other) = (direct(&database.dsn()).await, direct(&database.dsn()).await);
+    session.batch_execute(READ_SETTINGS).await.unwrap();
+    let mut rows = 0;
+    for (more, analysed) in [(0, false), (0, true), (1_000, false), (20_000, false), (20_000, true)] {
+        other.batch_execute(&filled(rows, more)).await.unwrap();
+        let ready = "update suspended set kind = 'HELP', priority = (substr(run_id, 5)::int % 3 - 1)
+                     where run_id not like '%7'";
+        other.batch_execute(ready).await.unwrap();
+        let pending = "update active set status = 1, priority = (substr(run_id, 5)::int % 5)
+                       where run_id like '%9' and priority is null";
+        other.batch_execute(pending).await.unwrap();
+        rows = more;
+        if analysed {
+            other.batch_execute("analyze").await.unwrap();
+        }
+        let [ready, next_priority] = of_queues();
+        for (statement, index, condition) in [
+            (ready, "suspended_by_claim", "((namespace = $1) AND ((kind IS NULL) = $5) AND (priority = $6)"),
+            (next_priority, "suspended_by_claim", "((namespace = $1) AND ((kind IS NULL) = "),
+            (next_priority, "active_by_priority", "((namespace = $1) AND (priority < "),
+        ] {
+            let plan = plan(&session, statement).await;
+            let place = format!("{rows} rows, analysed: {analysed}:\n{plan}");
+            assert!(!["Seq Scan", "Bitmap", "Sort", "JIT"].iter().any(|bad| plan.contains(bad)), "{place}");
+            let (_, walk) = plan.split_once(index).unwrap_or_else(|| panic!("{index}: {place}"));
+            assert!(walk.lines().nth(1).is_some_and(|line| line.contains(condition)), "{condition}: {place}");
+        }
     }
 }

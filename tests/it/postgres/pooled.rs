@@ -1,7 +1,6 @@
 //! PgBouncer before Postgres: it serves as well as the server where it lends whole sessions, and is refused where not.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -9,7 +8,7 @@ use runledger_proto::v1::{CompleteRunRequest, StartRunRequest, WatchRunRequest};
 use tempfile::TempDir;
 
 use crate::process::server::{Process, SOON, Server};
-use crate::support::postgres::{Cluster, as_server, variable};
+use crate::support::postgres::{Cluster, as_server, port, variable};
 
 /// PgBouncer before a cluster, killed with this value.
 struct Pooler {
@@ -21,7 +20,7 @@ struct Pooler {
 impl Pooler {
     fn start(cluster: &Cluster, mode: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = port();
         let settings = folder.path().join("pgbouncer.ini");
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=runledger\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\

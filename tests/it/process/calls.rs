@@ -19,6 +19,8 @@ pub(crate) enum Step {
     Leave(usize),
     /// Makes the metadata nearly as large as it may be.
     Bulk,
+    Suspend,
+    Resume,
     Complete,
     Abort,
     Fail,
@@ -125,6 +127,19 @@ pub(crate) async fn ask(
             run_id,
             request_id,
             ..v1::UpdateRunRequest::default()
+        })),
+        Step::Suspend => outcome!(client.suspend_run(v1::SuspendRunRequest {
+            kind: "HELP".to_owned(),
+            reason: "which one?".to_owned(),
+            run_id,
+            request_id,
+            ..v1::SuspendRunRequest::default()
+        })),
+        Step::Resume => outcome!(client.resume_run(v1::ResumeRunRequest {
+            reason: "that one".to_owned(),
+            run_id,
+            request_id,
+            ..v1::ResumeRunRequest::default()
         })),
         Step::Complete => outcome!(client.complete_run(v1::CompleteRunRequest {
             run_id,

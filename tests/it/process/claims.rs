@@ -35,6 +35,7 @@ fn ask(team: &str, ttl: i64, wait: i64) -> ClaimNextRunRequest {
         wait: Some(seconds(wait)),
         max_running: None,
         request_id: String::new(),
+        take: 0,
     }
 }
 

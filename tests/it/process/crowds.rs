@@ -135,7 +135,7 @@ async fn waiters(runs: usize) {
     for (nth, client) in clients(&server).into_iter().cycle().take(WAITERS).enumerate() {
         let mut client = client.clone();
         waits.spawn(async move {
-            let asked = WaitRunRequest { run_id: format!("run-{}", nth % runs), timeout: None };
+            let asked = WaitRunRequest { run_id: format!("run-{}", nth % runs), timeout: None, until: 0 };
             (client.wait_run(asked).await.unwrap().into_inner(), Instant::now())
         });
     }

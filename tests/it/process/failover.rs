@@ -246,7 +246,9 @@ impl Watchers {
         let export = Process::spawn(&[&follow[..], &[file.to_str().unwrap()]].concat());
         let timeout = Some(WireDuration { seconds: 300, nanos: 0 });
         let mut waits = JoinSet::new();
-        waits.spawn(async move { client.wait_run(WaitRunRequest { run_id: "waited".to_owned(), timeout }).await });
+        waits.spawn(
+            async move { client.wait_run(WaitRunRequest { run_id: "waited".to_owned(), timeout, until: 0 }).await },
+        );
         let watchers = Self { many, one, kept, command, export, directory, waits };
         watchers.export_comes_to("old").await;
         watchers

@@ -107,6 +107,21 @@ impl Load {
     /// Callers that start, update and end runs. Three in four send a call again until it is acknowledged; the others
     /// leave it at the first answer that is none, and go on with another run.
     pub(crate) fn start(name: &'static str, callers: usize, targets: &Targets) -> Self {
+        Self::of(name, callers, targets, life)
+    }
+
+    /// The same by calls that the release before has as well.
+    pub(crate) fn known_before(name: &'static str, callers: usize, targets: &Targets) -> Self {
+        let is_known = |step: &Step| !matches!(step, Step::Suspend | Step::Resume);
+        Self::of(name, callers, targets, move |number| life(number).into_iter().filter(is_known).collect())
+    }
+
+    fn of(
+        name: &'static str,
+        callers: usize,
+        targets: &Targets,
+        life: impl Fn(usize) -> Vec<Step> + Copy + Send + Sync + 'static,
+    ) -> Self {
         let mut load = Self::none();
         for number in 0..callers {
             let mut caller = load.caller(targets, number, number % 4 != 3);
@@ -282,10 +297,15 @@ impl Caller {
     }
 }
 
-/// A run's life; one in seven never ends.
+/// A run's life; one in seven never ends, and some wait for a while, or to the end.
 fn life(number: usize) -> Vec<Step> {
     let mut steps = if number.is_multiple_of(5) { vec![Step::Defer, Step::Start] } else { vec![Step::Start] };
     steps.extend((0..number % 4).map(Step::Update));
+    steps.extend(match number % 6 {
+        3 => vec![Step::Suspend, Step::Resume],
+        4 => vec![Step::Suspend],
+        _ => Vec::new(),
+    });
     steps.extend(match number % 7 {
         0 => None,
         1 => Some(Step::Abort),

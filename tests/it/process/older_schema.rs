@@ -116,6 +116,7 @@ impl Caller {
             run_id: run_id.clone(),
             lease_epoch,
             progress: progress.clone(),
+            links: vec![v1::Link { rel: "log".to_owned(), target: "file:///log".to_owned(), ..Default::default() }],
             ..Default::default()
         };
         call!(self, self.client, update_run, "UpdateRun", request);
@@ -132,7 +133,7 @@ impl Caller {
         call!(self, self.client, check_transition, "CheckTransition", request);
         let request = v1::CompleteRunRequest { run_id: run_id.clone(), lease_epoch, ..Default::default() };
         call!(self, self.client, complete_run, "CompleteRun", request);
-        let request = v1::WaitRunRequest { run_id: run_id.clone(), timeout: seconds(5) };
+        let request = v1::WaitRunRequest { run_id: run_id.clone(), timeout: seconds(5), until: 0 };
         call!(self, self.client, wait_run, "WaitRun", request);
         let request = v1::ArchiveRunRequest { run_id: run_id.clone(), ..Default::default() };
         call!(self, self.client, archive_run, "ArchiveRun", request);
@@ -159,9 +160,11 @@ impl Caller {
         let run = call!(self, self.client, get_run, "GetRun", request).run.unwrap_or_default();
         let request = v1::ListRunEventsRequest { run_id: run_id.clone(), ..Default::default() };
         let events = call!(self, self.client, list_run_events, "ListRunEvents", request).events;
+        let request = v1::ListLinksRequest { run_id: run_id.clone(), ..Default::default() };
+        call!(self, self.client, list_links, "ListLinks", request);
         let request = v1::ListRunsRequest { filter: self.filter(), ..Default::default() };
         let listed = call!(self, self.client, list_runs, "ListRuns", request).runs;
-        let request = v1::CountRunsRequest { filter: self.filter() };
+        let request = v1::CountRunsRequest { filter: self.filter(), by_phase: false, by_suspension: false };
         call!(self, self.client, count_runs, "CountRuns", request);
         if listed.len() != 3 || events.last().map(|event| event.revision) != Some(run.revision) {
             return Err(format!("ListRuns shows {listed:?}, and ListRunEvents of {run:?} shows {events:?}"));

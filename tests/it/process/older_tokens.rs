@@ -3,6 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use runledger::store::migrations::SQLITE;
 use runledger_proto::v1::watch_runs_request::Initial;
 use runledger_proto::v1::watch_runs_response::{CaughtUp, Change, Frame};
 use runledger_proto::v1::{ListRunEventsRequest, ListRunsRequest, Run, WatchRunsRequest};
@@ -78,7 +79,7 @@ async fn leads_on(data: &Data) {
 
     let key_made = key(data).await;
     let (code, said) = run(&["migrate", "--store", &data.store()]).await;
-    assert!(code == 0 && said.contains("applied contents"), "{code}: {said}");
+    assert!(code == 0 && said.contains(&format!("applied {}", SQLITE.last().unwrap().name)), "{code}: {said}");
     assert!(key_made.len() == 64 && key_made != "0".repeat(64), "a key of 32 bytes");
     let mut newer = Server::start(&data.store()).await;
     newer.is_ready().await;

@@ -110,7 +110,7 @@ async fn what_cannot_be_read_is_named(data: Data) {
     let run_id = "spoilt".to_owned();
     let get = client.get_run(GetRunRequest { run_id: run_id.clone(), ..GetRunRequest::default() }).await.map(drop);
     let to = RunStatus::Completed.into();
-    let check = CheckTransitionRequest { run_id: run_id.clone(), to, from: None };
+    let check = CheckTransitionRequest { run_id: run_id.clone(), to, from: None, to_phase: String::new() };
     let check = client.check_transition(check).await.map(drop);
     let history = ListRunEventsRequest { run_id: run_id.clone(), ..ListRunEventsRequest::default() };
     let history = client.list_run_events(history).await.map(drop);

@@ -53,7 +53,7 @@ async fn a_caller_has_no_more_calls_open_than_it_may() {
     let server = serve(&["--caller-open-calls", "3"]).await;
     let (mut greedy, mut honest) = (server.client(), server.client());
     ask(&mut honest, "run-1", Step::Start, "").await.unwrap();
-    let wait = || WaitRunRequest { run_id: "run-1".into(), timeout: Some(SOON.try_into().unwrap()) };
+    let wait = || WaitRunRequest { run_id: "run-1".into(), timeout: Some(SOON.try_into().unwrap()), until: 0 };
     let mut waits = JoinSet::new();
     for _ in 0..3 {
         let mut client = greedy.clone();
@@ -108,7 +108,7 @@ async fn the_parts_of_a_replicas_memory_add_up_to_what_the_process_takes() {
     for nth in 0..2_000 {
         let mut client = clients[nth % 4].clone();
         let timeout = Some(SOON.try_into().unwrap());
-        let asked = WaitRunRequest { run_id: format!("run-{}", nth % 50), timeout };
+        let asked = WaitRunRequest { run_id: format!("run-{}", nth % 50), timeout, until: 0 };
         waits.spawn(async move { client.wait_run(asked).await });
     }
     let open = eventually(SOON, async || {

@@ -144,7 +144,8 @@ async fn a_claim_whose_caller_has_gone_when_its_answer_is_due_is_the_next_caller
         let mut gone = server.client();
         let (mut claims, mut asks) = (gone.clone(), JoinSet::new());
         asks.spawn(async move { claims.claim_next_run(ask("", 0)).await.map(drop) });
-        let waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'";
+        let waits = "select count(*) from pg_stat_activity
+                     where datname = current_database() and wait_event_type = 'Lock'";
         let waiting = eventually(SOON, async || {
             let waiting: i64 = holder.query_one(waits, &[]).await.unwrap().get(0);
             (waiting > 0).then_some(())

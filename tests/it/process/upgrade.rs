@@ -43,9 +43,12 @@ async fn as_the_first_release_left_it(data: &Data) {
         "run_input",
         "run_results",
         "run_links",
+        "lifecycles",
     ] {
         data.sql(&format!("drop table {table}")).await;
     }
+    data.sql("drop index active_by_priority").await;
+    data.sql("alter table active drop column priority").await;
     data.sql("drop index active_by_due").await;
     data.sql("alter table active drop column due_at").await;
     data.sql("alter table ledger add column alive_at integer").await;
@@ -143,7 +146,7 @@ async fn an_upgrade_under_load_fails_no_call_that_is_sent_again() {
     }
     let [first, second] = [old[0].address, old[1].address];
     let (targets, watched) = watch::channel(vec![first, second]);
-    let mut load = Load::start("upgrade", 8, &watched);
+    let mut load = Load::known_before("upgrade", 8, &watched);
     load.progresses(200).await;
     let newer = Server::start(&data.store()).await;
     newer.process.says("and this release needs").await;

@@ -33,7 +33,7 @@ async fn serves(server: &Server) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_would_lose_acknowledged_calls_is_refused_unless_that_is_allowed() {
-    let cluster = block_in_place(|| Cluster::start(&[("fsync", "off")]));
+    let mut cluster = block_in_place(|| Cluster::start(&[("fsync", "off")]));
     let (code, said) = run(&["serve", "--listen", "127.0.0.1:0", "--store", &cluster.dsn()]).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("fsync is off") && said.contains("--allow-unsafe-store"), "{said}");
@@ -43,6 +43,13 @@ async fn a_postgres_that_would_lose_acknowledged_calls_is_refused_unless_that_is
     serves(&server).await;
     assert_eq!(server.health("durability").await, Some(Health::NotServing));
     server.process.says("NOT DURABLE: fsync is off").await;
+
+    // Whoever starts the server before its store is told no less.
+    block_in_place(|| cluster.stop());
+    let server = Server::start_with(&["--store", &cluster.dsn(), "--allow-unsafe-store"]).await;
+    server.process.says("not open yet: waiting for it").await;
+    block_in_place(|| cluster.restart());
+    server.process.says("WARN runledger::app: NOT DURABLE: fsync is off").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

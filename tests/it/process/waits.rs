@@ -18,7 +18,7 @@ use crate::support::postgres::Database;
 const RUNS: usize = 240;
 
 async fn wait(mut client: Client, run_id: String) -> (WaitRunResponse, Instant) {
-    let asked = WaitRunRequest { run_id, timeout: None };
+    let asked = WaitRunRequest { run_id, timeout: None, until: 0 };
     let waited = timeout(SOON, client.wait_run(asked)).await.expect("it hangs").unwrap().into_inner();
     (waited, Instant::now())
 }
@@ -180,7 +180,7 @@ async fn waits_and_watches_of_all_runs_are_told_to_come_back_by_a_stopping_serve
     for _ in 0..10 {
         let mut client = client.clone();
         waits.spawn(async move {
-            client.wait_run(WaitRunRequest { run_id: "run-1".to_owned(), timeout: None }).await.unwrap_err()
+            client.wait_run(WaitRunRequest { run_id: "run-1".to_owned(), timeout: None, until: 0 }).await.unwrap_err()
         });
     }
     // On the same connection, and after them.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{
     Agents, Ask, Claim, Command, Complete, Content, End, Ending, GiveBack, LabelsChange, LeaseEpoch, Link, LinksChange,
-    MaxRunning, Metadata, Principal, RedactedPath, Redaction, Release, Request, RequestAbort, Revision, Route, RunId,
-    RunKey, Start, Update,
+    MaxRunning, Metadata, Principal, RedactedPath, Redaction, Release, Request, RequestAbort, Resume, Revision, Route,
+    RunId, RunKey, Start, Suspend, SuspensionTerms, Take, Update,
 };
 use serde_json::Value;
 
@@ -32,6 +32,8 @@ pub(crate) enum Operation {
     Release,
     GiveBack,
     RequestAbort,
+    Suspend,
+    Resume,
     Sweep,
     Archive,
     Restore,
@@ -39,7 +41,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Start { deferred: false },
         Self::Start { deferred: true },
         Self::Update,
@@ -50,6 +52,8 @@ impl Operation {
         Self::Release,
         Self::GiveBack,
         Self::RequestAbort,
+        Self::Suspend,
+        Self::Resume,
         Self::Sweep,
         Self::Archive,
         Self::Restore,
@@ -73,6 +77,11 @@ pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
         Operation::Release => Ask::Release(Release::default()),
         Operation::GiveBack => Ask::GiveBack(GiveBack::default()),
         Operation::RequestAbort => Ask::RequestAbort(RequestAbort::default()),
+        Operation::Suspend => {
+            let terms = SuspensionTerms { reason: Some("which one?".to_owned()), ..SuspensionTerms::default() };
+            Ask::Suspend(Suspend { kind: "HELP".to_owned(), terms, ..Suspend::default() })
+        }
+        Operation::Resume => Ask::Resume(Resume { reason: Some("that one".to_owned()), ..Resume::default() }),
         Operation::Sweep => Ask::Sweep,
         Operation::Archive => Ask::Archive,
         Operation::Restore => Ask::Restore,
@@ -85,6 +94,7 @@ pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
         request: None,
         principal: Principal::anonymous(),
         agents: Agents::All,
+        oversize: Vec::new(),
         trace: None,
     }
 }
@@ -106,6 +116,7 @@ pub(crate) struct Fields {
     pub(crate) metadata: Metadata,
     pub(crate) parent_run_id: Option<RunId>,
     pub(crate) continues_run_id: Option<RunId>,
+    pub(crate) phase: Option<String>,
     /// Links that have no field here.
     pub(crate) links: LinksChange,
 }
@@ -131,18 +142,22 @@ impl Fields {
                 metadata: start.metadata,
                 parent_run_id: start.parent_run_id,
                 continues_run_id: start.continues_run_id,
+                phase: start.phase,
                 ..Self::of_links(start.links)
             },
             Ask::Update(update) => Self {
                 labels: update.labels.set,
                 remove_labels: update.labels.remove,
                 metadata: update.metadata,
+                phase: update.phase,
                 ..Self::of_links(update.links)
             },
-            Ask::Complete(complete) => Self { metadata: complete.metadata, ..Self::default() },
-            Ask::Abort(end) | Ask::Fail(end) => Self::of_why(end.why),
+            Ask::Complete(complete) => Self { metadata: complete.metadata, phase: complete.phase, ..Self::default() },
+            Ask::Abort(end) | Ask::Fail(end) => Self { phase: end.phase, ..Self::of_why(end.why) },
             Ask::RequestAbort(request) => Self { failure_reason: request.reason, ..Self::default() },
             Ask::Claim(_)
+            | Ask::Suspend(_)
+            | Ask::Resume(_)
             | Ask::Release(_)
             | Ask::GiveBack(_)
             | Ask::Sweep
@@ -164,16 +179,19 @@ impl Fields {
                 (start.agent_id, start.links) = (self.agent_id, links);
                 (start.labels, start.metadata) = (self.labels, self.metadata);
                 (start.parent_run_id, start.continues_run_id) = (self.parent_run_id, self.continues_run_id);
+                start.phase = self.phase;
             }
             Ask::Update(update) => {
                 update.links = links;
                 update.labels = LabelsChange { set: self.labels, remove: self.remove_labels };
-                update.metadata = self.metadata;
+                (update.metadata, update.phase) = (self.metadata, self.phase);
             }
-            Ask::Complete(complete) => complete.metadata = self.metadata,
-            Ask::Abort(end) | Ask::Fail(end) => end.why = why,
+            Ask::Complete(complete) => (complete.metadata, complete.phase) = (self.metadata, self.phase),
+            Ask::Abort(end) | Ask::Fail(end) => (end.why, end.phase) = (why, self.phase),
             Ask::RequestAbort(request) => request.reason = why.failure_reason,
             Ask::Claim(_)
+            | Ask::Suspend(_)
+            | Ask::Resume(_)
             | Ask::Release(_)
             | Ask::GiveBack(_)
             | Ask::Sweep
@@ -194,7 +212,7 @@ pub(crate) struct Terms {
     pub(crate) grace_ms: Option<u64>,
     pub(crate) max_running: Option<MaxRunning>,
     pub(crate) not_begun: bool,
-    pub(crate) only_waiting: bool,
+    pub(crate) only: Option<Take>,
     pub(crate) claim_request: Option<Request>,
     pub(crate) claim_replays: u64,
 }
@@ -216,7 +234,7 @@ impl Terms {
             Ask::Claim(claim) => Self {
                 lease_ttl_ms: Some(claim.lease_ttl_ms),
                 max_running: claim.max_running,
-                only_waiting: claim.only_waiting,
+                only: claim.only,
                 claim_request: claim.request,
                 ..held(claim.expected_epoch)
             },
@@ -225,6 +243,10 @@ impl Terms {
                 Self { claim_request: claim.request, claim_replays: claim.replays, ..held(Some(claim.lease_epoch)) }
             }
             Ask::RequestAbort(request) => Self { grace_ms: request.grace_ms, ..Self::default() },
+            Ask::Suspend(suspend) => held(suspend.lease_epoch),
+            Ask::Resume(resume) => {
+                Self { lease_ttl_ms: resume.lease_ttl_ms, max_running: resume.max_running, ..Self::default() }
+            }
             Ask::Sweep | Ask::Archive | Ask::Restore | Ask::Redact(_) => Self::default(),
         }
     }
@@ -245,7 +267,7 @@ impl Terms {
                     expected_epoch: self.lease_epoch,
                     lease_ttl_ms: self.lease_ttl_ms.unwrap_or(TTL_MS),
                     max_running: self.max_running,
-                    only_waiting: self.only_waiting,
+                    only: self.only,
                     request: self.claim_request,
                 };
             }
@@ -260,6 +282,8 @@ impl Terms {
                 };
             }
             Ask::RequestAbort(request) => request.grace_ms = self.grace_ms,
+            Ask::Suspend(suspend) => suspend.lease_epoch = self.lease_epoch,
+            Ask::Resume(resume) => (resume.lease_ttl_ms, resume.max_running) = (self.lease_ttl_ms, self.max_running),
             Ask::Sweep | Ask::Archive | Ask::Restore | Ask::Redact(_) => {}
         }
     }
@@ -294,6 +318,20 @@ pub(crate) fn left(run_id: &str, result: &Value, links: &[(&str, &str)]) -> Comm
         update.added = links.iter().map(link).collect();
     }
     command
+}
+
+/// Suspends a run.
+pub(crate) fn suspend(run_id: &str, kind: &str, reason: &str) -> Command {
+    let mut command = command(run_id, Operation::Suspend);
+    if let Ask::Suspend(suspend) = &mut command.ask {
+        (suspend.kind, suspend.terms.reason) = (kind.to_owned(), Some(reason.to_owned()));
+    }
+    command
+}
+
+/// Lets a suspended run go on, for a reason.
+pub(crate) fn resume(run_id: &str) -> Command {
+    command(run_id, Operation::Resume)
 }
 
 pub(crate) fn deferred(run_id: &str) -> Command {

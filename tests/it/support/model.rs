@@ -1,15 +1,18 @@
 //! The pure model: what the runs and their history must be, command by command, with no store and no batches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use runledger::domain::decide::{AppliedRequest, Context, Decision, decide};
+use runledger::domain::decide::{AppliedRequest, Context, Decision, decide, masked};
 use runledger::domain::evolve::evolve;
 use runledger::domain::redaction::{NO_DIGEST, Rewriting};
+use runledger::domain::sides::lifecycles;
 use runledger::domain::{
-    Ask, ClaimKey, Claimed, Command, Event, EventType, Found, Hash, HeldLease, LabelValue, Lease, Link, Refusal,
-    Revision, Run, RunId, RunKey, Time, Verdict,
+    Ask, ClaimKey, Claimed, Command, Declared, Event, EventType, Found, Hash, HeldLease, LabelValue, Lease,
+    LifecycleFound, LifecycleKey, Link, Refusal, Revision, Run, RunId, RunKey, Time, Verdict,
 };
+
+use super::lifecycles::{RANDOM, declared};
 
 #[derive(Debug, Default)]
 pub(crate) struct Model {
@@ -23,9 +26,29 @@ pub(crate) struct Model {
     links: HashMap<RunKey, Vec<Link>>,
 }
 
+/// The lifecycle that there is for the commands of the model, in every namespace.
+static LIFECYCLE: LazyLock<Declared> = LazyLock::new(|| declared(RANDOM, 1));
+
+/// The lifecycle that a command is decided on.
+fn lifecycle_of(command: &Command, run: Option<&Run>) -> LifecycleFound<'static> {
+    match lifecycles::of(command, run) {
+        None => LifecycleFound::NotAsked,
+        Some(key) if key.is(&LIFECYCLE) => LifecycleFound::There(&LIFECYCLE),
+        Some(_) => LifecycleFound::Missing,
+    }
+}
+
+/// The lifecycles that commands rest on, as a store would load them.
+pub(crate) fn loaded_lifecycles(wanted: BTreeSet<LifecycleKey>) -> Vec<(LifecycleKey, Arc<Declared>)> {
+    let there = wanted.into_iter().filter(|key| key.is(&LIFECYCLE));
+    there.map(|key| (key, Arc::new(LIFECYCLE.clone()))).collect()
+}
+
 impl Model {
     /// Decides one command on the state that the ones before it left.
     pub(crate) fn ask(&mut self, command: &Command, now: Time) -> Result<Verdict, Refusal> {
+        let lifecycle = lifecycle_of(command, self.runs.get(&command.key));
+        let command = &*masked(self.runs.get(&command.key), command, lifecycle)?;
         let remembered =
             command.request.as_ref().and_then(|request| self.applied.get(&(command.key.clone(), request.id.clone())));
         let run = self.runs.get(&command.key);
@@ -38,7 +61,7 @@ impl Model {
         let links: Vec<Hash> = self.links.get(&command.key).into_iter().flatten().map(Link::key).collect();
         let context = Context {
             applied: remembered,
-            sides: Found { lease, running: &running, claimed, links: &links, ..Found::default() },
+            sides: Found { lease, running: &running, claimed, links: &links, lifecycle, ..Found::default() },
             ..Context::at(now)
         };
         match decide(run, command, &context)? {
@@ -60,7 +83,7 @@ impl Model {
                         self.claimed.remove(&key);
                     }
                 }
-                if after.is_ready() {
+                if after.is_at_rest() {
                     self.leases.remove(&command.key);
                 } else if let Some(Lease { epoch, ttl_ms, .. }) = event.changes.supervision.lease {
                     self.leases.insert(
@@ -69,7 +92,9 @@ impl Model {
                     );
                 }
                 if let Some(value) = limited {
-                    self.counted.entry(value).or_default().push(command.key.run_id.clone());
+                    let counted = self.counted.entry(value).or_default();
+                    counted.retain(|run_id| *run_id != command.key.run_id);
+                    counted.push(command.key.run_id.clone());
                 }
                 let late = event.event_type == EventType::LateReported;
                 self.take_out(&event);
@@ -105,7 +130,7 @@ impl Model {
     fn running(&self, value: &LabelValue) -> Vec<RunId> {
         let is_running = |run_id: &&RunId| {
             let key = RunKey { namespace: value.namespace.clone(), run_id: (*run_id).clone() };
-            !self.runs[&key].status.is_terminal() && !self.runs[&key].is_ready()
+            self.runs[&key].counts()
         };
         self.counted.get(value).into_iter().flatten().filter(is_running).cloned().collect()
     }

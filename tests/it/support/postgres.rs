@@ -60,6 +60,18 @@ impl Drop for Database {
     }
 }
 
+/// A port for a server that stops and starts: below those which systems give to connections, or another test's would get
+/// it meanwhile.
+pub(crate) fn port() -> u16 {
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(97);
+    let ports = std::iter::repeat_with(|| FIRST + first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT);
+    let mut ports = ports.take(1_000).map(|port| u16::try_from(port).unwrap());
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("a port that is free")
+}
+
 /// A cluster of the test's own, stopped and removed with this value.
 #[derive(Debug)]
 pub(crate) struct Cluster {
@@ -86,7 +98,7 @@ impl Cluster {
             .output()
             .unwrap();
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = port();
         let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut cluster = Self { data, port, settings, server: None };
         cluster.restart();
@@ -104,7 +116,7 @@ impl Cluster {
             .output()
             .unwrap();
         assert!(copied.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&copied.stderr));
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = port();
         let mut standby = Self { data, port, settings: self.settings.clone(), server: None };
         standby.restart();
         standby

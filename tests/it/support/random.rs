@@ -4,7 +4,8 @@ use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
 use runledger::domain::{
-    Ask, Command, Content, LeaseEpoch, Link, MaxRunning, RedactedPath, Request, Revision, Route, RunId,
+    Ask, Command, Content, LeaseEpoch, LifecycleName, LimitThen, Link, MaxRunning, Priority, RedactedPath, Request,
+    Revision, Route, RunId, Take, Update,
 };
 use serde_json::{Value, json};
 
@@ -26,17 +27,74 @@ struct Beside {
     content: Option<Content>,
     links: Vec<Link>,
     parent: Option<RunId>,
+    standing: Standing,
+}
+
+/// Where a command says that its run stands.
+#[derive(Clone, Debug)]
+struct Standing {
+    lifecycle: Option<&'static str>,
+    phase: Option<&'static str>,
+    iteration: Option<u32>,
+    max: Option<(u32, LimitThen)>,
+    priority: Option<i32>,
+    /// How long a suspension may last, and how long the run may be ready then: longer than any test.
+    timeout_ms: Option<u64>,
+}
+
+fn standing() -> impl Strategy<Value = Standing> {
+    let lifecycle = prop_oneof![6 => Just("loop"), 3 => Just("loop@1"), 1 => Just("loop@2"), 1 => Just("none")];
+    let phase = prop_oneof![4 => Just("plan"), 4 => Just("act"), 4 => Just("stop"), 2 => Just("ask"), 1 => Just("paused"), 1 => Just("other")];
+    let then = prop_oneof![Just(LimitThen::Refuse), Just(LimitThen::Abort), Just(LimitThen::Suspend)];
+    let limits = (weighted(0.1, 0..4_u32), weighted(0.1, (1..3_u32, then)));
+    let waits = (weighted(0.2, -2..3_i32), weighted(0.3, 10_000_000..10_000_003_u64));
+    let drawn = (weighted(0.6, lifecycle), weighted(0.4, phase), limits, waits);
+    drawn.prop_map(|(lifecycle, phase, (iteration, max), (priority, timeout_ms))| Standing {
+        lifecycle,
+        phase,
+        iteration,
+        max,
+        priority,
+        timeout_ms,
+    })
 }
 
 impl Beside {
     /// Puts into an ask what it can carry.
     fn put_into(self, ask: &mut Ask) {
-        let Self { content, links, parent } = self;
+        let Self { content, links, parent, standing } = self;
+        let Standing { lifecycle, phase, iteration, max, priority, timeout_ms } = standing;
+        let priority = priority.and_then(Priority::of);
+        let phase = phase.map(str::to_owned);
         match ask {
-            Ask::Start(start) => (start.input, start.parent_run_id) = (content, parent),
-            Ask::Update(update) => (update.result, update.added) = (content, links),
-            Ask::Complete(complete) => (complete.result, complete.added) = (content, links),
-            Ask::Abort(end) | Ask::Fail(end) => end.result = content,
+            Ask::Start(start) => {
+                (start.input, start.parent_run_id) = (content, parent);
+                start.lifecycle = lifecycle.and_then(LifecycleName::parse);
+                // Most begin where they may.
+                start.phase = phase.filter(|phase| phase == "plan");
+                (start.max_iterations, start.max_iterations_then) = max.unzip();
+                start.priority = priority;
+            }
+            Ask::Update(update) if priority.is_some() => *update = Update { priority, ..Update::default() },
+            Ask::Update(update) => {
+                (update.result, update.added) = (content, links);
+                (update.phase, update.iteration) = (phase, iteration);
+            }
+            Ask::Complete(complete) => {
+                (complete.result, complete.added, complete.phase) = (content, links, phase);
+            }
+            Ask::Abort(end) | Ask::Fail(end) => (end.result, end.phase) = (content, phase),
+            Ask::Suspend(suspend) => {
+                let kinds = ["HELP", "PAUSED", "BUDGET"];
+                kinds[links.len() % kinds.len()].clone_into(&mut suspend.kind);
+                suspend.keep_slot = content.is_some();
+                (suspend.terms.timeout_ms, suspend.ready_timeout_ms) = (timeout_ms, timeout_ms);
+                suspend.phase = phase;
+            }
+            Ask::Resume(resume) => {
+                (resume.phase, resume.max_iterations) = (phase, max.map(|(max, _)| max + 2));
+                resume.reason = resume.reason.take().filter(|_| parent.is_none());
+            }
             Ask::RequestAbort(_)
             | Ask::Claim(_)
             | Ask::Release(_)
@@ -61,11 +119,8 @@ fn beside() -> impl Strategy<Value = Beside> {
         summary,
     });
     let parent = Just(RunId::from("run-0"));
-    (weighted(0.3, content), vec(link, 0..3), weighted(0.2, parent)).prop_map(|(content, links, parent)| Beside {
-        content,
-        links,
-        parent,
-    })
+    (weighted(0.3, content), vec(link, 0..3), weighted(0.2, parent), standing())
+        .prop_map(|(content, links, parent, standing)| Beside { content, links, parent, standing })
 }
 
 /// Commands over three runs, in batches of up to eight.
@@ -111,6 +166,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => Just(Operation::Release),
         1 => Just(Operation::GiveBack),
         1 => Just(Operation::RequestAbort),
+        3 => Just(Operation::Suspend),
+        3 => Just(Operation::Resume),
         3 => Just(Operation::Sweep),
         2 => Just(Operation::Archive),
         1 => Just(Operation::Restore),
@@ -120,10 +177,10 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 fn terms() -> impl Strategy<Value = Terms> {
     let short = || weighted(0.2, 0..50_u64);
-    let of_claims = (weighted(0.3, 1..3_u32), any::<bool>(), any::<bool>(), weighted(0.3, (0..4_u8, 0..2_u8)));
+    let of_claims = (weighted(0.3, 1..3_u32), any::<bool>(), take(), weighted(0.3, (0..4_u8, 0..2_u8)));
     (weighted(0.3, 0..4_u64), any::<bool>(), short(), short(), short(), of_claims).prop_map(
         |(lease_epoch, leased, start_timeout_ms, run_timeout_ms, grace_ms, of_claims)| {
-            let (limit, not_begun, only_waiting, claim_request) = of_claims;
+            let (limit, not_begun, only, claim_request) = of_claims;
             let lease_ttl_ms = leased.then_some(TTL_MS);
             let max_running = limit.map(|limit| MaxRunning { label: "a".to_owned(), limit });
             let claim_request = claim_request.map(|(id, digest)| Request { id: id.to_string(), digest: [digest; 32] });
@@ -135,12 +192,16 @@ fn terms() -> impl Strategy<Value = Terms> {
                 grace_ms,
                 max_running,
                 not_begun,
-                only_waiting,
+                only,
                 claim_request,
                 claim_replays: 0,
             }
         },
     )
+}
+
+fn take() -> impl Strategy<Value = Option<Take>> {
+    of(prop_oneof![Just(Take::Pending), Just(Take::Ready), Just(Take::Both)])
 }
 
 /// Leaves out what no caller may say together.
@@ -149,7 +210,7 @@ fn allowed(operation: Operation, terms: Terms) -> Terms {
         Operation::Start { deferred: true } => Terms { lease_ttl_ms: None, ..terms },
         Operation::Start { deferred: false } => Terms { start_timeout_ms: None, ..terms },
         Operation::Claim => {
-            let lease_epoch = terms.lease_epoch.filter(|_| !terms.only_waiting);
+            let lease_epoch = terms.lease_epoch.filter(|_| terms.only.is_none());
             Terms { lease_epoch, lease_ttl_ms: Some(TTL_MS), ..terms }
         }
         Operation::Abort => Terms { lease_epoch: None, ..terms },
@@ -159,6 +220,8 @@ fn allowed(operation: Operation, terms: Terms) -> Terms {
         | Operation::Release
         | Operation::GiveBack
         | Operation::RequestAbort
+        | Operation::Suspend
+        | Operation::Resume
         | Operation::Sweep
         | Operation::Archive
         | Operation::Restore
@@ -212,6 +275,8 @@ fn sound(operation: Operation, drawn: Fields) -> Fields {
         | Operation::Release
         | Operation::GiveBack
         | Operation::RequestAbort
+        | Operation::Suspend
+        | Operation::Resume
         | Operation::Sweep
         | Operation::Archive
         | Operation::Restore

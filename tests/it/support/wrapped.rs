@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use runledger::domain::{
-    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, NamespaceCommand,
-    NamespaceDecision, NamespaceRecord, Position, Positions, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
+    LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
 };
 use runledger::store::contents::Beside;
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
-use runledger::store::query::{Place, Reach, RunCounts, RunPage, RunQuery};
+use runledger::store::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use runledger::store::retention::{Due, Purged, Walk};
 use runledger::store::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, LoggedEvent, Namespaces, OfLedger, Page, Purges,
-    RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, LoggedEvent, Namespaces, OfLedger, Page,
+    Purges, RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
 };
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -286,17 +287,28 @@ impl Runs for Wrapped {
         namespace: &Namespace,
         filter: &Filter,
         before: Option<&Place>,
+        by: CountBy,
         reach: Reach,
     ) -> Result<RunCounts, StoreError> {
-        self.store.count(namespace, filter, before, reach).await
+        self.store.count(namespace, filter, before, by, reach).await
     }
 
     async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
         self.store.beside(key, asked).await
     }
 
-    async fn ready(&self, namespace: &Namespace, after: Option<&Place>, limit: usize) -> Result<RunPage, StoreError> {
-        self.store.ready(namespace, after, limit).await
+    async fn next_priority(&self, namespace: &Namespace, below: i16) -> Result<Option<Priority>, StoreError> {
+        self.store.next_priority(namespace, below).await
+    }
+
+    async fn ready(
+        &self,
+        namespace: &Namespace,
+        of: ReadyOf,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Result<RunPage, StoreError> {
+        self.store.ready(namespace, of, after, limit).await
     }
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
@@ -370,6 +382,40 @@ impl Namespaces for Wrapped {
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         self.store.change_namespace(command).await
+    }
+}
+
+#[async_trait]
+impl Lifecycles for Wrapped {
+    async fn put_lifecycle(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>> {
+        self.store.put_lifecycle(put).await
+    }
+
+    async fn lifecycle(&self, of: &Namespace, name: &LifecycleName) -> Result<Option<LifecycleRecord>, StoreError> {
+        self.store.lifecycle(of, name).await
+    }
+
+    async fn declared(&self, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError> {
+        self.store.declared(key).await
+    }
+
+    async fn list_lifecycles(
+        &self,
+        of: &Namespace,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<LifecycleRecord>, StoreError> {
+        self.store.list_lifecycles(of, after, limit).await
+    }
+
+    async fn lifecycle_versions(
+        &self,
+        of: &Namespace,
+        name: &str,
+        below: u32,
+        limit: usize,
+    ) -> Result<Vec<LifecycleRecord>, StoreError> {
+        self.store.lifecycle_versions(of, name, below, limit).await
     }
 }
 

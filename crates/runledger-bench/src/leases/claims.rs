@@ -94,6 +94,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
             wait: instances.map(|_| WAIT),
             max_running: instances.map(|_| MaxRunning { label: INSTANCE.to_owned(), limit: 1 }),
             request_id: String::new(),
+            take: 0,
         };
         workers.spawn(drain(connections.of(number), request));
     }

@@ -26,6 +26,12 @@ pub struct Content {
     /// Owner of the runs; empty for nobody
     #[arg(long, value_name = "AGENT", default_value = "agent-1")]
     agent_id: String,
+    /// Lifecycle of the runs that are started, `NAME` or `NAME@N`
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    lifecycle: String,
+    /// Phases that a run's updates set, one after the other
+    #[arg(long, value_name = "PHASES", value_delimiter = ',')]
+    phases: Vec<String>,
     /// Give each call that changes something a request id
     #[arg(long)]
     request_ids: bool,
@@ -45,6 +51,8 @@ pub(crate) struct Asked {
     /// The note of every run. No part of it repeats, so that no store can make it smaller than a user's own.
     pub(crate) note: Option<String>,
     pub(crate) agent_id: String,
+    pub(crate) lifecycle: String,
+    phases: Vec<String>,
     pub(crate) request_ids: bool,
     random: Random,
     /// The source of ids, of this load alone: ids of an earlier load with the same seed are taken.
@@ -55,18 +63,23 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn new(content: &Content) -> Arc<Self> {
-        let Content { metadata_bytes, agent_id, request_ids, seed } = content.clone();
+        let Content { metadata_bytes, agent_id, lifecycle, phases, request_ids, seed } = content.clone();
         let random = Random::new(seed);
         let mut letters = random.branch(u64::MAX);
         let letter = |_| LETTERS[usize::try_from(letters.within(0..LETTERS.len() as u64)).expect("an index")];
         let note = metadata_bytes.checked_sub(FRAME).map(|length| (0..length).map(letter).map(char::from).collect());
         let ids = Random::new(draw_id().as_u64_pair().1);
-        Arc::new(Self { note, agent_id, request_ids, random, ids, drawers: AtomicU64::new(0) })
+        Arc::new(Self { note, agent_id, lifecycle, phases, request_ids, random, ids, drawers: AtomicU64::new(0) })
     }
 
     /// The fields of a run's metadata.
     pub(crate) fn metadata(&self) -> Option<[(&'static str, &str); 2]> {
         self.note.as_deref().map(|note| [("url", URL), ("note", note)])
+    }
+
+    /// The phase that a run's update of this number sets; empty: none.
+    pub(crate) fn phase(&self, update: u32) -> String {
+        usize::try_from(update).ok().and_then(|update| self.phases.get(update)).cloned().unwrap_or_default()
     }
 
     /// The metadata as text.
@@ -137,7 +150,8 @@ mod tests {
     use super::*;
 
     fn content(metadata_bytes: usize) -> Content {
-        Content { metadata_bytes, agent_id: String::new(), request_ids: false, seed: 1 }
+        let (agent_id, lifecycle, phases) = (String::new(), String::new(), Vec::new());
+        Content { metadata_bytes, agent_id, lifecycle, phases, request_ids: false, seed: 1 }
     }
 
     #[test]

@@ -42,8 +42,8 @@ impl GrpcCaller {
     async fn life(&mut self, updates: u32, due: Instant, tally: &mut Tally) -> Result<(), BenchError> {
         let run_id = self.calls.draws.run_id();
         let mut at = self.calls.start(&run_id, due, tally).await?;
-        for _ in 0..updates {
-            at = self.calls.update(&run_id, at, tally).await?;
+        for update in 0..updates {
+            at = self.calls.update(&run_id, update, at, tally).await?;
         }
         at = self.calls.complete(&run_id, at, tally).await?;
         tally.note(Of::Run, due, at);
@@ -58,7 +58,7 @@ impl Caller for GrpcCaller {
             Workload::StartComplete | Workload::Wait => self.life(0, due, tally).await,
             Workload::HotRun { .. } => {
                 let run = self.calls.draws.one_of(self.runs.len());
-                self.calls.update(&self.runs[run], due, tally).await.map(drop)
+                self.calls.update(&self.runs[run], 0, due, tally).await.map(drop)
             }
             Workload::Read { filled: Some(filled), .. } => {
                 let run_id = filled.run_id(&mut self.calls.draws);
@@ -92,6 +92,7 @@ impl Calls {
             run_id: run_id.to_owned(),
             agent_id: self.asked.agent_id.clone(),
             metadata: self.asked.metadata().map(|metadata| Struct { fields: fields(metadata) }),
+            lifecycle: self.asked.lifecycle.clone(),
             request_id: self.request_id(),
             ..StartRunRequest::default()
         };
@@ -103,11 +104,13 @@ impl Calls {
     pub(super) async fn update(
         &mut self,
         run_id: &str,
+        number: u32,
         from: Instant,
         tally: &mut Tally,
     ) -> Result<Instant, BenchError> {
         let request = UpdateRunRequest {
             run_id: run_id.to_owned(),
+            phase: self.asked.phase(number),
             labels: HashMap::from([("step".to_owned(), self.draws.step())]),
             request_id: self.request_id(),
             ..UpdateRunRequest::default()

@@ -51,7 +51,7 @@ impl Caller for WaitingCaller {
         let mut client = self.calls.client.clone();
         self.open = Some(run_id.clone());
         self.wait.spawn(async move {
-            let answer = client.wait_run(WaitRunRequest { run_id, timeout: Some(WAIT_MAX) }).await;
+            let answer = client.wait_run(WaitRunRequest { run_id, timeout: Some(WAIT_MAX), until: 0 }).await;
             let answer = answer.map_err(BenchError::call("WaitRun"))?.into_inner();
             if answer.timed_out { Err(BenchError::TimedOut { timed_out: 1 }) } else { Ok(Instant::now()) }
         });

@@ -138,7 +138,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
 
 async fn wait(mut client: Client, run: u64, run_id: String) -> Result<Waited, BenchError> {
     let limit = WireDuration { seconds: WAIT_SECONDS, nanos: 0 };
-    let waited = client.wait_run(WaitRunRequest { run_id, timeout: Some(limit) }).await;
+    let waited = client.wait_run(WaitRunRequest { run_id, timeout: Some(limit), until: 0 }).await;
     let answered = Instant::now();
     let WaitRunResponse { timed_out, .. } = waited.map_err(BenchError::call("WaitRun"))?.into_inner();
     Ok(Waited { run, answered, timed_out })

@@ -22,6 +22,8 @@ pub struct Claiming {
     /// The limit of runs with the same value of a label that may be running. Every worker that claims such runs is to
     /// give the same limit.
     pub max_running: Option<v1::MaxRunning>,
+    /// Whether runs are taken that are pending, ready to go on after a suspension, or both; unspecified: pending.
+    pub take: v1::ClaimTake,
     /// Time that the worker waits where there is no run to claim; none: for ever.
     pub idle: Option<Duration>,
 }
@@ -88,6 +90,7 @@ impl Worker {
             wait: Some(duration(wait)),
             max_running: what.max_running.clone(),
             request_id,
+            take: what.take.into(),
         }
     }
 }

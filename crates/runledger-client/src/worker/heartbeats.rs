@@ -29,6 +29,13 @@ pub enum Cancellation {
     },
     /// The run is somebody else's, or has ended: how, in the authority's words.
     LeaseLost(String),
+    /// Somebody suspended the run: stop working. What is finished may still be reported; else the next claim goes on.
+    Suspended {
+        /// What the run waits for.
+        kind: String,
+        /// The reason that was given.
+        reason: String,
+    },
 }
 
 impl Cancellation {
@@ -37,7 +44,7 @@ impl Cancellation {
     pub fn left(&self) -> Option<Duration> {
         match self {
             Self::AbortRequested { left, .. } => *left,
-            Self::LeaseLost(_) => None,
+            Self::LeaseLost(_) | Self::Suspended { .. } => None,
         }
     }
 }
@@ -114,6 +121,10 @@ async fn beat(
                 cancel.send_replace(Some(Cancellation::AbortRequested { reason, left: None }));
                 return;
             }
+            Some(Standing::Suspended { kind, reason }) => {
+                cancel.send_replace(Some(Cancellation::Suspended { kind, reason }));
+                return;
+            }
             Some(Standing::Presumed) => {
                 worker.notice(Notice::PresumedGone(failure));
                 return;
@@ -152,6 +163,8 @@ enum Standing {
     Aborted(String),
     /// The lease is over, and nothing has come of it yet.
     Over,
+    /// Somebody suspended the run, and nobody has taken it since.
+    Suspended { kind: String, reason: String },
 }
 
 /// Asks for the state of the run; none when no server answers.
@@ -160,6 +173,10 @@ async fn standing(worker: &mut Worker, held: &Held, wait_max: Duration) -> Optio
     let found: Result<_, Failure> = worker.client.ask(&request, Instant::now() + wait_max).await;
     let found = found.ok()?.run?;
     let ours = found.lease.as_ref().is_some_and(|lease| lease.epoch == held.epoch);
+    if let (true, v1::RunStatus::Running, Some(suspension)) = (ours, found.status(), &found.suspension) {
+        let (kind, reason) = (suspension.kind.clone(), suspension.reason.clone());
+        return Some(Standing::Suspended { kind, reason });
+    }
     Some(match (ours, found.presumed, found.status()) {
         (true, true, v1::RunStatus::Aborted) => {
             let asked = found.abort_request.map(|abort| abort.reason).filter(|reason| !reason.is_empty());

@@ -7,6 +7,9 @@ use super::request_id;
 /// `failure_reason` at most, in bytes.
 pub const FAILURE_REASON_BYTES_MAX: usize = 4096;
 
+/// The reason of a suspension at most, in bytes.
+const SUSPENSION_REASON_BYTES_MAX: usize = 1024;
+
 /// A run under this worker's lease.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
@@ -51,6 +54,27 @@ impl Held {
             request_id: request_id(),
             lease_epoch: self.epoch,
             ..v1::FailRunRequest::default()
+        }
+    }
+
+    pub(super) fn updated(&self) -> v1::UpdateRunRequest {
+        v1::UpdateRunRequest {
+            run_id: self.run.run_id.clone(),
+            request_id: request_id(),
+            lease_epoch: self.epoch,
+            ..v1::UpdateRunRequest::default()
+        }
+    }
+
+    pub(super) fn suspended(&self, kind: String, mut reason: String) -> v1::SuspendRunRequest {
+        reason.truncate(reason.floor_char_boundary(SUSPENSION_REASON_BYTES_MAX));
+        v1::SuspendRunRequest {
+            run_id: self.run.run_id.clone(),
+            kind,
+            reason,
+            request_id: request_id(),
+            lease_epoch: self.epoch,
+            ..v1::SuspendRunRequest::default()
         }
     }
 

@@ -26,6 +26,13 @@ pub enum Outcome {
         /// The reason, for programs.
         code: String,
     },
+    /// The work waits for something that no worker can bring about, and is taken up by a later claim.
+    Suspended {
+        /// What it waits for: such as `HELP`.
+        kind: String,
+        /// The reason, for people; cut at 1,024 bytes.
+        reason: String,
+    },
 }
 
 impl Outcome {
@@ -58,7 +65,7 @@ impl Job {
         self.progress.send_replace(Some(v1::Progress { done, total, message: message.into(), at: None }));
     }
 
-    /// Waits until the work is to end: the run is to be aborted, or is not this worker's any more.
+    /// Waits until the work is to end: the run is to be aborted, was suspended, or is not this worker's any more.
     pub async fn cancelled(&self) -> Cancellation {
         self.cancellations().next().await
     }
@@ -97,6 +104,15 @@ impl Cancellations {
     }
 }
 
+/// The answer to the report of a work's outcome.
+#[derive(Clone, Debug)]
+pub struct Reported {
+    /// The disposition of the report.
+    pub disposition: v1::Disposition,
+    /// The run. One that was to be suspended has ended where somebody had asked for it to be aborted.
+    pub run: v1::Run,
+}
+
 /// A run whose work has begun. The heartbeats stop when the value is dropped.
 #[derive(Debug)]
 pub struct Task {
@@ -115,28 +131,40 @@ impl Task {
     ///
     /// No server served the report, or it was refused.
     pub async fn end(self, outcome: Outcome) -> Result<v1::Disposition, Failure> {
-        self.end_with(outcome, None).await
+        self.end_with(outcome, None).await.map(|reported| reported.disposition)
     }
 
-    /// The same, with what came of the run: at most 65,536 bytes as compact JSON.
+    /// The same, with what came of the run: at most 65,536 bytes as compact JSON. Gives the run as well.
     ///
     /// # Errors
     ///
     /// As of [`end`](Self::end).
-    pub async fn end_with(mut self, outcome: Outcome, result: Option<Struct>) -> Result<v1::Disposition, Failure> {
-        let run = &self.job.held;
+    pub async fn end_with(mut self, outcome: Outcome, result: Option<Struct>) -> Result<Reported, Failure> {
+        macro_rules! reported {
+            ($request:expr) => {
+                self.worker.insist(&$request).await.map(|answer| {
+                    let disposition = answer.disposition();
+                    Reported { disposition, run: answer.run.unwrap_or_default() }
+                })
+            };
+        }
+        let run = &self.job.held.clone();
         match outcome {
             Outcome::Completed(metadata) => {
-                let request = v1::CompleteRunRequest { result, ..run.completed(metadata) };
-                self.worker.insist(&request).await.map(|answer| answer.disposition())
+                reported!(v1::CompleteRunRequest { result, ..run.completed(metadata) })
             }
             Outcome::Aborted { reason, code } => {
-                let request = v1::AbortRunRequest { result, ..run.aborted(reason, code) };
-                self.worker.insist(&request).await.map(|answer| answer.disposition())
+                reported!(v1::AbortRunRequest { result, ..run.aborted(reason, code) })
+            }
+            Outcome::Suspended { kind, reason } => {
+                if result.is_some() {
+                    let request = v1::UpdateRunRequest { result, ..run.updated() };
+                    self.worker.insist(&request).await?;
+                }
+                reported!(run.suspended(kind, reason))
             }
             Outcome::Failed { reason, code } => {
-                let request = v1::FailRunRequest { result, ..run.failed(reason, code) };
-                self.worker.insist(&request).await.map(|answer| answer.disposition())
+                reported!(v1::FailRunRequest { result, ..run.failed(reason, code) })
             }
         }
     }

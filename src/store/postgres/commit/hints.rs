@@ -17,6 +17,7 @@ use super::super::held::HeldRuns;
 use super::super::rows::after_all;
 use super::namespaces::HintedNamespaces;
 use crate::domain::{Ask, Command, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Time};
+use crate::store::lifecycles::Versions;
 
 /// Bytes of runs kept to decide the next command on.
 const RUNS_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -45,6 +46,7 @@ pub(in crate::store::postgres) struct Hints {
     sent: Mutex<HashMap<Uuid, Time>>,
     held: HeldRuns,
     namespaces: HintedNamespaces,
+    lifecycles: Versions,
 }
 
 /// The end of a shard, after this process's last commit to it.
@@ -133,7 +135,7 @@ impl Weighter<RunKey, Arc<Run>> for ByWeight {
 }
 
 impl Hints {
-    pub(in crate::store::postgres) fn new(shard_count: u16) -> Self {
+    pub(in crate::store::postgres) fn new(shard_count: u16, lifecycle_bytes: u64) -> Self {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(RUNS)
             .weight_capacity(RUNS_BYTES_MAX)
@@ -147,6 +149,7 @@ impl Hints {
             sent: Mutex::default(),
             held: HeldRuns::none(),
             namespaces: HintedNamespaces::default(),
+            lifecycles: Versions::new(lifecycle_bytes),
         }
     }
 
@@ -160,12 +163,18 @@ impl Hints {
         &self.namespaces
     }
 
+    /// The versions of lifecycles that were read last.
+    pub(in crate::store::postgres) fn lifecycles(&self) -> &Versions {
+        &self.lifecycles
+    }
+
     /// Forgets everything: a new session may be to another server than before, which may know fewer or other facts:
     /// after a failover, or from a copy.
     pub(in crate::store::postgres) fn forget(&self) {
         self.age.fetch_add(1, Ordering::SeqCst);
         self.runs.clear();
         self.namespaces.forget();
+        self.lifecycles.forget();
         for end in &self.shards {
             *held(end) = None;
         }

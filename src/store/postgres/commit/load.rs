@@ -44,7 +44,7 @@ impl Prepared {
     pub(super) async fn of(session: &Session, ends: &str, keys: &Keys<'_>) -> Result<Self, Error> {
         let load_leases = match keys.leases.0.as_slice() {
             [] => None,
-            [_, ..] => Some(session.prepare_cached(&leases::load()).await?),
+            [_, ..] => Some(session.prepare_cached(&leases::load(keys.acts_from)).await?),
         };
         let max_running = if keys.max_running.0.is_empty() {
             None
@@ -97,6 +97,7 @@ pub(super) struct Keys<'a> {
     created_in: Vec<&'a str>,
     /// The namespaces and ids of runs whose links are read.
     links: (Vec<&'a str>, Vec<&'a str>),
+    acts_from: bool,
 }
 
 impl<'a> Keys<'a> {
@@ -117,6 +118,7 @@ impl<'a> Keys<'a> {
             claims: sides.claims.iter().map(|(namespace, id)| (namespace.as_str(), id.as_str())).unzip(),
             created_in: sides.namespaces.iter().map(Namespace::as_str).collect(),
             links: sides.links.iter().map(of_run).unzip(),
+            acts_from: sides.acts_from,
         }
     }
 }
@@ -180,19 +182,23 @@ pub(super) async fn lock_and_load(
     let ends = Ends::read(&ends.map_err(retriable)?, shard)?;
     let (runs, requests) = (runs.map_err(retriable)?, requests.map_err(retriable)?);
     let (leases, links) = (leases.map_err(retriable)?, links.map_err(retriable)?);
+    let mut sides = Sides {
+        max_running: max_running.iter().map(max_running::counted).collect::<Result<_, _>>()?,
+        claims: claims.iter().map(sides::claim).collect::<Result<_, _>>()?,
+        namespaces: namespaces.iter().map(rows::namespaces::side).collect::<Result<_, _>>()?,
+        links: links.iter().map(contents::link).collect::<Result<_, _>>()?,
+        ..Sides::default()
+    };
+    for row in &leases {
+        leases::read(row, &mut sides, keys.acts_from)?;
+    }
     let loaded = Loaded {
         last: ends.last,
         now: after_all(ends.now, ends.elsewhere),
         clock: ends.now,
         runs: read_runs(&runs)?,
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
-        sides: Sides {
-            leases: leases.iter().map(leases::held).collect::<Result<_, _>>()?,
-            max_running: max_running.iter().map(max_running::counted).collect::<Result<_, _>>()?,
-            claims: claims.iter().map(sides::claim).collect::<Result<_, _>>()?,
-            namespaces: namespaces.iter().map(rows::namespaces::side).collect::<Result<_, _>>()?,
-            links: links.iter().map(contents::link).collect::<Result<_, _>>()?,
-        },
+        sides,
         ledger_epoch: ends.ledger_epoch,
     };
     Ok(Read { loaded, now: ends.now, min_release: ends.min_release })

@@ -15,6 +15,7 @@
 //! An optimistic commit that is on its way when its connection breaks may reach the database long after. The clock
 //! voids it: see [`DECIDED_BEFORE_MAX_MS`](super::write::DECIDED_BEFORE_MAX_MS) and [`settle`](super::settle).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout};
@@ -26,7 +27,8 @@ use super::hints::{Hinted, RestedOn};
 use super::outcome::{Written, write_alone};
 use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
-use crate::domain::{Ask, Command, Decide, Decided, Loaded, Namespace, Shard};
+use crate::domain::{Ask, Command, Decide, Decided, Declared, LifecycleKey, LifecyclePin, Loaded, Namespace, Shard};
+use crate::store::lifecycles::Versions;
 use crate::store::{CommitError, Unsettled, told};
 use crate::telemetry::{chain, record, traces};
 
@@ -51,16 +53,20 @@ pub(in crate::store::postgres) async fn commit(
     }
     let hints = &commits.hints;
     let (age, epoch) = (hints.age(), commits.lineage.epoch());
-    let Some(Hinted { loaded, min_release }) = hints.hinted(shard, commands, epoch) else {
+    let Some(Hinted { mut loaded, min_release }) = hints.hinted(shard, commands, epoch) else {
         return Ok(Optimistic::NotWritten);
     };
     let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
+    let Some((lifecycles, named)) = lifecycles(hints.lifecycles(), rules.lifecycles(commands, &loaded.runs)) else {
+        return Ok(Optimistic::NotWritten);
+    };
+    loaded.sides.lifecycles = lifecycles;
     let created_in: Vec<Namespace> = loaded.sides.namespaces.iter().map(|row| row.name.clone()).collect();
     let Some(mut decided) = decided(commands, loaded, rules) else {
         return Ok(Optimistic::NotWritten);
     };
-    let place =
-        Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release, created_in: &created_in };
+    let (created_in, named) = (&created_in[..], &named[..]);
+    let place = Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release, created_in, named };
     let write = write(smallint(shard), commit_id, now, &decided, place);
     let session = before(deadline, commits.sessions.commit()).await??;
     if age != hints.age() {
@@ -124,6 +130,23 @@ pub(in crate::store::postgres) async fn commit(
     hints.is_sent(commit_id, now);
     let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
     Err(CommitError::Unknown { unsettled, source })
+}
+
+/// Lifecycles by their keys, and what the names among these stand for.
+type Known = (Vec<(LifecycleKey, Arc<Declared>)>, Vec<(LifecycleKey, LifecyclePin)>);
+
+/// The lifecycles that commands rest on, as this process remembers them, and what names must still stand for; none
+/// where one is not remembered.
+fn lifecycles(versions: &Versions, wanted: BTreeSet<LifecycleKey>) -> Option<Known> {
+    let (mut found, mut named) = (Vec::with_capacity(wanted.len()), Vec::new());
+    for key in wanted {
+        let declared = versions.get(&key)?;
+        if matches!(key, LifecycleKey::Named(..)) {
+            named.push((key.clone(), declared.pin.clone()));
+        }
+        found.push((key, declared));
+    }
+    Some((found, named))
 }
 
 /// Decides commands on hints; none where hints do not suffice.

@@ -4,7 +4,7 @@
 //! prepares the few forms that its load needs. The statement answers one row, and raises "division by zero" (22012)
 //! unless exactly the given rows of `runs`, `active`, `suspended`, counted values and held requests were changed: a
 //! wrong count then ends the transaction before it commits instead of being noticed after it. An insert of a row that
-//! is there already fails, but of a lease, which is granted anew. Rows of leases and of claims given back may be
+//! is there already fails, but of a lease, which is granted anew, and of a run at rest, which rests otherwise. Rows of leases and of claims given back may be
 //! missing: their deletes are not counted.
 
 mod events;
@@ -20,7 +20,9 @@ use super::super::parts::Parts;
 use super::super::parts::columns::Argument;
 use super::super::rows::{At, bigint};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
-use crate::domain::{Decided, Namespace, Position, RunWrite, Time};
+use crate::domain::{
+    Decided, LifecycleId, LifecycleKey, LifecycleName, LifecyclePin, Namespace, Position, RunWrite, Time,
+};
 
 /// A statement with its arguments.
 pub(in crate::store::postgres) struct Write<'a> {
@@ -48,6 +50,8 @@ pub(in crate::store::postgres) enum Place<'a> {
         min_release: &'a str,
         /// The namespaces other than `default` in which runs are created: they must be there, and have no quota.
         created_in: &'a [Namespace],
+        /// The names of lifecycles by which runs are started, and what these must still stand for.
+        named: &'a [(LifecycleKey, LifecyclePin)],
     },
 }
 
@@ -72,7 +76,7 @@ pub(in crate::store::postgres) fn write<'a>(
         parts.update_runs(&shard, &old, &decided.events);
     }
     parts.write_leases(&shard, &decided.sides.leases);
-    parts.write_ready(&shard, &decided.sides.ready);
+    parts.write_rests(&shard, &decided.sides.rests);
     parts.write_max_running(home, &decided.sides.max_running);
     parts.write_claims(&decided.sides.claims, matches!(place, Place::After(_)));
     if let Some(contents) = &decided.sides.contents {
@@ -84,10 +88,13 @@ pub(in crate::store::postgres) fn write<'a>(
             let last = parts.add("bigint", bigint(position));
             ("write", format!("place as materialized (select {last} as last, {at} as at, clock_timestamp() as now)"))
         }
-        Place::AtTheEnd { shard_count, min_release, created_in } => {
+        Place::AtTheEnd { shard_count, min_release, created_in, named } => {
             let mut guard = parts.guard(&shard, &at, min_release, !new.is_empty(), !old.is_empty(), &decided.events);
             if !created_in.is_empty() {
                 guard += &parts.guard_namespaces(created_in);
+            }
+            if !named.is_empty() {
+                guard += &parts.guard_lifecycles(named);
             }
             let place = format!(
                 "head as materialized (select ctid as version from shards where shard = {shard} for update),
@@ -119,6 +126,9 @@ select place.last, place.now, 1 / ({})::int as complete from place",
 #[must_use]
 pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
     let created_in = [Namespace::from("team-a")];
+    let name = LifecycleName { name: "task".to_owned(), version: None };
+    let pin = LifecyclePin { id: LifecycleId { name: name.name.clone(), version: 1 }, digest: 0 };
+    let named = [(LifecycleKey::Named(created_in[0].clone(), name), pin)];
     let written = |place| write(0, Uuid::nil(), Time::from_micros(0), decided, place).sql;
     vec![
         LOCK_HEAD.to_owned(),
@@ -126,6 +136,6 @@ pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
         LOAD_RUNS.to_owned(),
         LOAD_REQUEST_IDS.to_owned(),
         written(Place::After(0)),
-        written(Place::AtTheEnd { shard_count, min_release: "0.0.0", created_in: &created_in }),
+        written(Place::AtTheEnd { shard_count, min_release: "0.0.0", created_in: &created_in, named: &named }),
     ]
 }

@@ -24,8 +24,8 @@ const RUNS: &str = concat!(
 select ",
     run_columns!(postgres),
     ",
-       a.status as active_status, a.started_at as active_started_at, a.due_at, l.epoch, l.ttl_ms,
-       s.ready, r.parent_run_id, r.continues_run_id
+       a.status as active_status, a.started_at as active_started_at, a.due_at, a.priority, l.epoch, l.ttl_ms,
+       s.started_at as rests_started_at, s.kind, s.ready, s.keep_slot, s.priority as rests_priority, r.parent_run_id, r.continues_run_id
 from (
     select *, sum(size) over (order by namespace, run_id rows unbounded preceding) as stored
     from (
@@ -37,7 +37,7 @@ from (
         order by namespace, run_id
         limit $4) as page) as r
 left join lateral (
-    select status, started_at, due_at
+    select status, started_at, due_at, priority
     from active a
     where a.shard = $1 and a.namespace = r.namespace and a.run_id = r.run_id
     limit 1) as a on true
@@ -47,7 +47,7 @@ left join lateral (
     where l.shard = $1 and l.namespace = r.namespace and l.run_id = r.run_id
     limit 1) as l on true
 left join lateral (
-    select ready
+    select started_at, kind, ready, keep_slot, priority
     from suspended s
     where s.shard = $1 and s.namespace = r.namespace and s.run_id = r.run_id
     limit 1) as s on true

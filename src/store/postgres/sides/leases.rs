@@ -5,36 +5,55 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::Row;
 
-use crate::domain::{HeldLease, Lease, RunKey};
+use crate::domain::{HeldLease, Lease, RunKey, Sides};
 use crate::store::StoreError;
 use crate::store::postgres::parts::Parts;
 use crate::store::postgres::parts::columns::Columns;
 use crate::store::postgres::rows::{Reader, bigint, shown};
-use crate::store::postgres::uptime::statements::{EXPIRY, up};
+use crate::store::postgres::uptime::statements::{ACTS_FROM, EXPIRY, up};
 use crate::store::rows::key;
 
 /// The leases for a decision, read under the head. The rows are locked, so that a renewal which got in first is waited
-/// for and seen, and a later one finds the decision of this commit. In the order of their keys, as renewals are.
-pub(in crate::store::postgres) fn load() -> String {
-    format!(
-        "-- commit.load_leases
-with {up}
-select l.namespace, l.run_id, l.epoch, l.renewed, {EXPIRY} as expires_at
+/// for and seen, and a later one finds the decision of this commit. In the order of their keys, as renewals are. A
+/// `sweep` is also told from when on deadlines of people are acted upon, in a row that is no lease's.
+pub(in crate::store::postgres) fn load(sweep: bool) -> String {
+    let leases = format!(
+        "select l.namespace, l.run_id, l.epoch, l.renewed, {EXPIRY} as expires_at
 from up, (select * from unnest($2::text[], $3::text[]) as k (namespace, run_id)
           order by k.namespace collate \"C\", k.run_id collate \"C\") as v
 join leases l on l.shard = $1 and l.namespace = any($2) and l.run_id = any($3)
   and l.namespace = v.namespace and l.run_id = v.run_id
-for no key update of l",
-        up = up(4)
-    )
+for no key update of l"
+    );
+    let up = up(4);
+    if sweep {
+        format!(
+            "-- commit.load_leases
+with {up},
+held as materialized (
+{leases})
+select held.*, null::timestamptz as acts_from from held
+union all
+select null, null, null, null, null, {ACTS_FROM} from up"
+        )
+    } else {
+        format!("-- commit.load_leases\nwith {up}\n{leases}")
+    }
 }
 
-/// The lease of a row of [`load`].
-pub(in crate::store::postgres) fn held(row: &Row) -> Result<(RunKey, HeldLease), StoreError> {
+/// Puts a row of [`load`] where it belongs.
+pub(in crate::store::postgres) fn read(row: &Row, sides: &mut Sides, sweep: bool) -> Result<(), StoreError> {
+    let of_sweep = Reader { table: "uptime", row, key: &|| "the uptime".to_owned() };
+    let acts_from = if sweep { of_sweep.get("acts_from")? } else { None };
+    if acts_from.is_some() {
+        sides.acts_from = acts_from;
+        return Ok(());
+    }
     let key = key(row, "leases", 0)?;
     let lease = Reader { table: "leases", row, key: &|| shown(&key) };
     let (epoch, expires_at, renewed) = (lease.get("epoch")?, lease.get("expires_at")?, lease.get("renewed")?);
-    Ok((key, HeldLease { epoch, expires_at, renewed }))
+    sides.leases.push((key, HeldLease { epoch, expires_at, renewed }));
+    Ok(())
 }
 
 impl<'a> Parts<'a> {

@@ -35,10 +35,10 @@ const COUNTS: &str = concat!(
     "
              and not exists (select from suspended s
                              where s.shard = h.value::smallint and s.namespace = m.namespace and s.run_id = h.key
-                             offset 0))"
+                               and not s.keep_slot offset 0))"
 );
 
-/// The values of the labels that claims limit, of runs that [await one](crate::domain::Run::awaits_claim).
+/// The values of the labels that claims limit, of runs that are pending or at rest.
 fn asked() -> String {
     let waiting = Status::ALL.into_iter().filter(|status| status.awaits_claim());
     let waiting = waiting.map(|status| status.code().to_string()).collect::<Vec<_>>().join(", ");

@@ -13,7 +13,7 @@ use crate::store::postgres::rows::{At, Reader, bigint, shown, smallint};
 use crate::store::postgres::sessions::{Session, Sessions};
 use crate::store::postgres::sides;
 use crate::store::postgres::uptime::ReplicaUptime;
-use crate::store::postgres::uptime::statements::{EXPIRY, parameters, read_in_uptime, told, up};
+use crate::store::postgres::uptime::statements::{ACTS_FROM, EXPIRY, parameters, read_in_uptime, told, up};
 use crate::store::postgres::writing::writing;
 use crate::store::{StoreError, rows};
 
@@ -108,7 +108,7 @@ pub(in crate::store::postgres) async fn renew(
 /// The statements that look for leases by their runs, for a look at their plans.
 #[must_use]
 pub fn of_leases() -> Vec<String> {
-    vec![sides::leases::load(), renewing(), reading()]
+    vec![sides::leases::load(false), sides::leases::load(true), renewing(), reading()]
 }
 
 /// The leases as they are kept.
@@ -165,7 +165,7 @@ pub(in crate::store::postgres) fn by_key(rows: &[Row]) -> Result<HashMap<RunKey,
 
 /// The statement of a search for runs whose time is over: the leases that are over, by their table's key, and the runs
 /// that are due, by their index; of each only those after a place. A row whose own expiry is to come is passed over before
-/// anything else is looked at. The runs of one commit may share their `due_at`: these few are sorted by their keys.
+/// anything else is looked at. Deadlines of suspensions are left alone for a while after an outage. The runs of one commit may share their `due_at`: these few are sorted by their keys.
 #[must_use]
 pub fn of_overdue() -> String {
     format!(
@@ -181,6 +181,10 @@ union all
 (select a.namespace, a.run_id, a.due_at from active a
  where a.shard = $1 and a.due_at <= (select now from up) and a.due_at >= $5
    and (a.due_at, a.namespace, a.run_id) > ($5, $6, $7)
+   and ((select {ACTS_FROM} <= up.now from up)
+        or not exists (select from suspended s
+                       where s.shard = a.shard and s.namespace = a.namespace and s.run_id = a.run_id
+                         and s.kind is not null offset 0))
  order by a.due_at, a.namespace, a.run_id limit $8)",
         up = up(9)
     )

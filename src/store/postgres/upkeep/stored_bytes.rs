@@ -8,10 +8,13 @@ use crate::store::postgres::writing::writing;
 /// Events of a shard that are measured at once at most.
 const EVENTS_MAX: i64 = 10_000;
 
-/// A namespace that is being deleted has no event, and its rows are deleted with it.
+/// A namespace that is being deleted has no event, and its rows are deleted with it. What lifecycles take is counted as
+/// they are put from then on.
 const BEGIN: &str = "-- stored_bytes.begin
 insert into stored_bytes (namespace, shard, position, bytes)
-select n.name, s.shard, 0, 0
+select n.name, s.shard, 0, case when s.shard > 0 then 0 else (
+    select coalesce(sum(octet_length(source) + octet_length(declaration)), 0) from lifecycles
+    where namespace = n.name) end
 from namespaces n
 cross join shards s
 where n.max_stored_bytes is not null

@@ -10,6 +10,7 @@ use tokio_postgres::types::ToSql;
 use super::{ReplicaUptime, Sent};
 use crate::domain::Time;
 use crate::store::StoreError;
+use crate::store::leases::ACTS_AFTER_MS;
 use crate::store::postgres::read;
 use crate::store::postgres::rows::At;
 use crate::store::postgres::sessions::Sessions;
@@ -49,11 +50,30 @@ pub(in crate::store::postgres) fn parameters(sent: &Sent) -> [&(dyn ToSql + Sync
     [&sent.expected, &sent.begun, &sent.below, &sent.ends]
 }
 
-/// The time at which a lease is over: see [`leases`](crate::store::leases). Of the interruptions that count for it,
-/// the shortest ended last.
-pub(in crate::store::postgres) const EXPIRY: &str = "greatest(l.expires_at, l.ttl_ms * interval '1 ms'
-        + case when l.ttl_ms <= up.held_up_ms then up.now
-               else least(up.now, greatest(up.since, up.ends[width_bucket(l.ttl_ms, up.below) + 1])) end)";
+/// The time since which the authority has been up, for leases with a ttl. Of the interruptions that count for it, the
+/// shortest ended last.
+macro_rules! up_since {
+    ($ttl_ms:literal) => {
+        concat!(
+            "case when ",
+            $ttl_ms,
+            " <= up.held_up_ms then up.now
+               else least(up.now, greatest(up.since, up.ends[width_bucket(",
+            $ttl_ms,
+            ", up.below) + 1])) end"
+        )
+    };
+}
+
+/// The time from which deadlines of people are acted upon: see [`ACTS_AFTER_MS`].
+pub(in crate::store::postgres) const ACTS_FROM: &str =
+    concat!("60000 * interval '1 ms'\n        + ", up_since!("60000::bigint"));
+
+const _: () = assert!(ACTS_AFTER_MS == 60_000, "the text above says it too");
+
+/// The time at which a lease is over: see [`leases`](crate::store::leases).
+pub(in crate::store::postgres) const EXPIRY: &str =
+    concat!("greatest(l.expires_at, l.ttl_ms * interval '1 ms'\n        + ", up_since!("l.ttl_ms"), ")");
 
 /// At most one replica's stamp within half a second: a stamp that another wrote a moment ago is as good. The row is
 /// tested as it is when it is locked: another's stamp that came first may be what this server overlaps with. A stamp

@@ -1,5 +1,5 @@
 //! The decided changes, as rows. A statement on runs or events changes exactly one row, or the transaction is given
-//! up; so does one on a lease that is granted, or on the row of a ready run.
+//! up; so does one on a lease that is granted, or on the row of a run at rest.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use rusqlite::{Transaction, params};
 use uuid::Uuid;
 
 use crate::domain::ids::request_key;
-use crate::domain::{Decided, NewEvent, Revision, Route, Run, RunKey, RunWrite, Shard, Stored, Time};
+use crate::domain::{Decided, NewEvent, Priority, Revision, Route, Run, RunKey, RunWrite, Shard, Stored, Time};
 use crate::store::sqlite::rows::bigint;
 use crate::store::sqlite::sides;
 use crate::store::sqlite::writer::Writer;
@@ -28,7 +28,7 @@ pub(in crate::store::sqlite) fn write(
     let archived: HashSet<&RunKey> = archived.map(|new| &new.event.key).collect();
     for write in &decided.runs {
         let key = write.run.key();
-        match write.before {
+        match &write.before {
             None => writer.insert_run(&key, &write.run)?,
             Some(before) => {
                 writer.update_run(&key, write, before.revision, linked.contains(&key))?;
@@ -37,7 +37,7 @@ pub(in crate::store::sqlite) fn write(
                 }
             }
         }
-        writer.keep_active(&key, &write.run, write.before)?;
+        writer.keep_active(&key, &write.run, write.before.as_ref())?;
     }
     sides::write(&writer, &decided.sides, now)?;
     let commit_id = commit_id.to_string();
@@ -141,14 +141,17 @@ impl Writer<'_> {
     }
 
     /// Keeps one row for each run that is not terminal.
-    fn keep_active(&self, key: &RunKey, run: &Run, before: Option<Stored>) -> Result<(), StoreError> {
+    fn keep_active(&self, key: &RunKey, run: &Run, before: Option<&Stored>) -> Result<(), StoreError> {
         let was_active = before.is_some_and(|before| !before.status.is_terminal());
-        let due_at = run.due_at().map(Time::micros);
+        let (due_at, priority) = (run.due_at().map(Time::micros), run.queued_priority().map(Priority::get));
         let (shard, namespace, run_id) = (self.shard.0, &key.namespace, &key.run_id);
         match (was_active, !run.status.is_terminal()) {
             (false, false) => Ok(()),
             (true, true)
-                if before.is_some_and(|before| (before.status, before.due_at) == (run.status, run.due_at())) =>
+                if before.is_some_and(|before| {
+                    let now = (run.status, run.due_at(), run.queued_priority());
+                    (before.status, before.due_at, before.priority) == now
+                }) =>
             {
                 Ok(())
             }
@@ -156,16 +159,17 @@ impl Writer<'_> {
                 "active",
                 key,
                 "-- commit.insert_active
-                 insert into active (shard, namespace, run_id, started_at, status, due_at)
-                 values (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![shard, namespace, run_id, run.started_at.micros(), run.status.code(), due_at],
+                 insert into active (shard, namespace, run_id, started_at, status, due_at, priority)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![shard, namespace, run_id, run.started_at.micros(), run.status.code(), due_at, priority],
             ),
             (true, true) => self.one_row(
                 "active",
                 key,
                 "-- commit.update_active
-                 update active set status = ?4, due_at = ?5 where shard = ?1 and namespace = ?2 and run_id = ?3",
-                params![shard, namespace, run_id, run.status.code(), due_at],
+                 update active set status = ?4, due_at = ?5, priority = ?6
+                  where shard = ?1 and namespace = ?2 and run_id = ?3",
+                params![shard, namespace, run_id, run.status.code(), due_at, priority],
             ),
             (true, false) => self.one_row(
                 "active",

@@ -16,7 +16,8 @@ const RUNS: &str = concat!(
     "-- inspect.runs
 select ",
     run_columns!(sqlite),
-    ", a.status, a.started_at, a.due_at, l.epoch, l.ttl_ms, s.ready, r.parent_run_id, r.continues_run_id
+    ", a.status, a.started_at, a.due_at, a.priority, l.epoch, l.ttl_ms, s.started_at, s.kind, s.ready, s.keep_slot, s.priority,
+       r.parent_run_id, r.continues_run_id
   from runs as r left join active as a on a.shard = r.shard and a.namespace = r.namespace and a.run_id = r.run_id
        left join leases as l on l.shard = r.shard and l.namespace = r.namespace and l.run_id = r.run_id
        left join suspended as s on s.shard = r.shard and s.namespace = r.namespace and s.run_id = r.run_id

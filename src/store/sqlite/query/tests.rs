@@ -27,7 +27,8 @@ fn filled(runs: u32) -> Connection {
         .unwrap();
     connection
         .execute(
-            "insert into active select shard, namespace, run_id, started_at, status, null from runs where status = 2",
+            "insert into active (shard, namespace, run_id, started_at, status)
+             select shard, namespace, run_id, started_at, status from runs where status = 2",
             [],
         )
         .unwrap();
@@ -52,7 +53,7 @@ fn every_walk_is_a_range_of_its_index_and_sorts_nothing() {
     let connection = filled(10);
     for by in By::ALL {
         for order in [Order::NewestFirst, Order::OldestFirst] {
-            for columns in [tested(), listed()] {
+            for columns in [tested(false), tested(true), listed(false), listed(true)] {
                 let statement = format!("explain query plan {}", walk(by, order, &columns));
                 let mut statement = connection.prepare(&statement).unwrap();
                 // The values are given by number, in the order in which the names occur.
@@ -70,7 +71,7 @@ fn every_walk_is_a_range_of_its_index_and_sorts_nothing() {
                 let range = format!("(namespace=?{known} AND (started_at,run_id)>(?,?) AND (started_at,run_id)<(?,?))");
                 assert!(plan[0].starts_with("SEARCH ") && plan[0].contains(by.index()), "{plan:?}");
                 assert!(plan[0].ends_with(&range), "{plan:?}");
-                let joined = usize::from(by == By::Active);
+                let joined = usize::from(matches!(by, By::Active | By::Unprioritised | By::Priority | By::Suspended));
                 assert_eq!(plan.len(), 1 + joined, "{plan:?}");
                 if joined == 1 {
                     assert!(plan[1].ends_with("(shard=? AND namespace=? AND run_id=?)"), "{plan:?}");
@@ -89,9 +90,16 @@ fn a_walk_is_planned_once_whatever_its_values_are() {
     for (micros, limit) in (1..4).zip(1..) {
         query.after = Some(Place { started_at: Time::from_micros(micros), run_id: "a".into() });
         list(&connection, &query).unwrap();
-        ready(&connection, "default", query.after.clone(), limit).unwrap();
+        ready(
+            &connection,
+            "default",
+            ReadyOf { not_begun: true, priority: Priority::NONE },
+            query.after.clone(),
+            limit,
+        )
+        .unwrap();
     }
-    for statement in [walk(By::Start, Order::NewestFirst, &listed()).as_str(), READY] {
+    for statement in [walk(By::Start, Order::NewestFirst, &listed(false)).as_str(), READY] {
         let statement = connection.prepare_cached(statement).unwrap();
         assert_eq!(statement.get_status(StatementStatus::Run), 3, "it is the one that was executed");
         assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
@@ -114,14 +122,14 @@ fn a_page_and_a_count_end_where_they_have_looked_at_their_limit() {
     }
     assert_eq!(pages, 12, "eleven that look at 10,000 each, and one that finds the end");
 
-    let counted = count(&connection, "default", &Filter::default(), None, Reach::Long).unwrap();
+    let counted = count(&connection, "default", &Filter::default(), None, (CountBy::STATUS, Reach::Long)).unwrap();
     assert!(counted.truncated);
     assert_eq!(counted.counts, [(Status::Running, 50_000), (Status::Completed, 50_000)].into());
     assert_eq!(
-        count(&connection, "default", &none, None, Reach::Long).unwrap(),
+        count(&connection, "default", &none, None, (CountBy::STATUS, Reach::Long)).unwrap(),
         RunCounts { truncated: true, ..RunCounts::default() }
     );
     let running = Filter { statuses: [Status::Running].into(), ..Filter::default() };
-    let counted = count(&connection, "default", &running, None, Reach::Long).unwrap();
+    let counted = count(&connection, "default", &running, None, (CountBy::STATUS, Reach::Long)).unwrap();
     assert_eq!((counted.counts, counted.truncated), ([(Status::Running, 55_000)].into(), false));
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Transaction, params};
 
 use crate::domain::{HeldLease, Lease, RunKey, Shard, Time};
 use crate::store::StoreError;
-use crate::store::leases::KeptLease;
+use crate::store::leases::{ACTS_AFTER_MS, KeptLease};
 use crate::store::rows::sides;
 use crate::store::sqlite::rows::{Reader, bigint, execute, first, shown};
 use crate::store::sqlite::uptime::UptimeClock;
@@ -32,6 +32,11 @@ impl LeaseRow {
 /// The time at which a lease is over: see [`leases`](crate::store::leases).
 pub(in crate::store::sqlite) fn expiry(expires_at: Time, ttl_ms: u64, seen: &Seen) -> Time {
     seen.since(ttl_ms).map_or(expires_at, |since| expires_at.max(since.plus_ms(ttl_ms)))
+}
+
+/// The time from which deadlines of people are acted upon.
+pub(in crate::store::sqlite) fn acts_from(seen: &Seen) -> Time {
+    expiry(Time::from_micros(0), ACTS_AFTER_MS, seen)
 }
 
 /// The lease as it is kept, with the expiry that counts.
@@ -66,7 +71,7 @@ pub(in crate::store::sqlite) fn held(
 pub(super) fn write(writer: &Writer<'_>, key: &RunKey, lease: Option<Lease>, now: Time) -> Result<(), StoreError> {
     let (shard, namespace, run_id) = (writer.shard.0, &key.namespace, &key.run_id);
     match lease {
-        Some(Lease { epoch, ttl_ms, released }) => writer.one_row(
+        Some(Lease { epoch, ttl_ms, released, resting: _ }) => writer.one_row(
             "leases",
             key,
             "-- commit.grant_lease

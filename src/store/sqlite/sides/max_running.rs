@@ -12,7 +12,8 @@ pub(in crate::store::sqlite) const RUNNING: &str = "-- max_running.running
             and exists (select 1 from active as a
                          where a.shard = h.value and a.namespace = m.namespace and a.run_id = h.key)
             and not exists (select 1 from suspended as s
-                             where s.shard = h.value and s.namespace = m.namespace and s.run_id = h.key)
+                             where s.shard = h.value and s.namespace = m.namespace and s.run_id = h.key
+                               and not s.keep_slot)
           order by h.key";
 
 pub(in crate::store::sqlite) const COUNT: &str = "-- commit.count_running

@@ -12,7 +12,7 @@ use crate::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use crate::store::rows::{key, runs};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Reader, all, bigint, each, execute, first, shown};
-use crate::store::sqlite::sides::leases::{expiry, kept};
+use crate::store::sqlite::sides::leases::{acts_from, expiry, kept};
 use crate::store::sqlite::uptime::UptimeClock;
 use crate::store::sqlite::writer::begin;
 use crate::store::uptime::Seen;
@@ -29,10 +29,14 @@ const OVER: &str = "-- leases.overdue
 select namespace, run_id, expires_at, ttl_ms from leases
  where shard = ?1 and (namespace, run_id) > (?3, ?4) and expires_at <= ?2 order by namespace, run_id";
 
-/// The runs that are due. Their index ends with the table's key.
+/// The runs that are due. Their index ends with the table's key. Deadlines of suspensions are left alone for a while after
+/// an outage.
 const DUE: &str = "-- leases.due
 select namespace, run_id, due_at from active
  where shard = ?1 and due_at <= ?2 and (due_at, namespace, run_id) > (?3, ?4, ?5)
+   and (?7 or not exists (select 1 from suspended as s
+                           where s.shard = active.shard and s.namespace = active.namespace and s.run_id = active.run_id
+                             and s.kind is not null))
  order by due_at, namespace, run_id limit ?6";
 
 /// The leases as they are kept, in one snapshot.
@@ -126,7 +130,7 @@ pub(in crate::store::sqlite) fn overdue(
     let (over_after, over_max) = after.leases_after(limit);
     let (due_after, due_max) = after.due_after(limit);
     let over = over(&snapshot, shard, &over_after, over_max, &seen)?;
-    let due = due(&snapshot, shard, &due_after, due_max, seen.now)?;
+    let due = due(&snapshot, shard, &due_after, due_max, &seen)?;
     Ok(Overdue::of(over, due, (over_max, due_max)))
 }
 
@@ -157,10 +161,18 @@ fn due(
     shard: Shard,
     (due_at, after): &(Time, RunKey),
     limit: usize,
-    now: Time,
+    seen: &Seen,
 ) -> Result<Vec<(Time, RunKey)>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values = (shard.0, now.micros(), due_at.micros(), &after.namespace, &after.run_id, limit);
+    let values = (
+        shard.0,
+        seen.now.micros(),
+        due_at.micros(),
+        &after.namespace,
+        &after.run_id,
+        limit,
+        acts_from(seen) <= seen.now,
+    );
     all(connection, DUE, values, |row| {
         let key = key(row, "active", 0)?;
         let due_at = Reader { table: "active", row, key: &|| shown(&key) }.get((2, "due_at"))?;

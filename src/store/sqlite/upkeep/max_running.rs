@@ -121,7 +121,8 @@ mod tests {
             .unwrap();
         connection
             .execute_batch(
-                "insert into active values (0, 'default', 'run-7', 1, 2, null), (0, 'default', 'run-500', 1, 2, null)",
+                "insert into active (shard, namespace, run_id, started_at, status)
+                 values (0, 'default', 'run-7', 1, 2), (0, 'default', 'run-500', 1, 2)",
             )
             .unwrap();
         connection

@@ -32,10 +32,13 @@ select count(*), coalesce(max(position), 0), coalesce(sum(bytes), 0)
          order by position limit ?4)"
 );
 
+/// With what lifecycles take, which is counted as they are put from then on.
 const ADD: &str = "-- stored_bytes.add
 insert into stored_bytes (namespace, shard, position, bytes)
-select name, ?2, ?3, ?4 from namespaces where name = ?1
-on conflict (namespace, shard) do update set position = excluded.position, bytes = bytes + excluded.bytes";
+select name, ?2, ?3, ?4 + case when ?2 > 0 then 0 else (
+    select coalesce(sum(octet_length(source) + octet_length(declaration)), 0) from lifecycles where namespace = ?1) end
+  from namespaces where name = ?1
+on conflict (namespace, shard) do update set position = excluded.position, bytes = bytes + ?4";
 
 /// What came in a shard of a namespace since it was measured last.
 pub(in crate::store::sqlite) struct Measured {

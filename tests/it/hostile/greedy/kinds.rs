@@ -194,7 +194,8 @@ impl Greedy {
             }
             Self::CountsGivenUp => {
                 let filter = RunFilter { labels: [("no".into(), "such".into())].into(), ..RunFilter::default() };
-                let count = client.count_runs(CountRunsRequest { filter: Some(filter) });
+                let count =
+                    client.count_runs(CountRunsRequest { filter: Some(filter), by_phase: false, by_suspension: false });
                 match tokio::time::timeout(Duration::from_millis(5), count).await {
                     Ok(counted) => got.note(counted.map(drop)).await,
                     Err(_given_up) => got.note(Ok(())).await,
@@ -288,7 +289,7 @@ async fn claim_value(client: &mut Client) -> Result<Option<Run>, Status> {
 
 async fn wait(client: &mut Client, run_id: String, seconds: u64, got: &Got) {
     let timeout = Some(Duration::from_secs(seconds).try_into().unwrap());
-    got.note(client.wait_run(WaitRunRequest { run_id, timeout }).await.map(drop)).await;
+    got.note(client.wait_run(WaitRunRequest { run_id, timeout, until: 0 }).await.map(drop)).await;
 }
 
 /// Watches until the stream ends, has caught up with the log from a cursor on, or has shown so many frames.

@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::Json;
 
-use crate::domain::{Changes, NewEvent, Run, RunWrite, Status, Time};
+use crate::domain::{Changes, NewEvent, Priority, Run, RunWrite, Status, Time};
 use crate::store::json::Record;
 use crate::store::postgres::parts::columns::Columns;
 use crate::store::postgres::parts::{Parts, key};
@@ -24,6 +24,10 @@ impl<'a> Parts<'a> {
         let due = runs(writes).any(|run| run.due_at().is_some());
         if due {
             columns.add("due_at", "timestamptz", runs(writes).map(|run| run.due_at().map(At)));
+        }
+        let prioritised = runs(writes).any(|run| run.queued_priority().is_some());
+        if prioritised {
+            columns.add("priority", "smallint", runs(writes).map(|run| run.queued_priority().map(Priority::get)));
         }
         // A run that was created in this commit may have been archived in it.
         let archived = runs(writes).any(|run| run.archived_at.is_some());
@@ -50,10 +54,11 @@ impl<'a> Parts<'a> {
         ));
         if runs(writes).any(|run| !run.status.is_terminal()) {
             let (column, value) = if due { (", due_at", ", v.due_at") } else { ("", "") };
+            let (rank, of_rank) = if prioritised { (", priority", ", v.priority") } else { ("", "") };
             self.writes.push(format!(
                 "born as (
-    insert into active (shard, namespace, run_id, started_at, status{column})
-    select {shard}, v.namespace, v.run_id, {at}, v.status{value}
+    insert into active (shard, namespace, run_id, started_at, status{column}{rank})
+    select {shard}, v.namespace, v.run_id, {at}, v.status{value}{of_rank}
     from place, new v
     where v.status <= {ALIVE_MAX})",
                 ALIVE_MAX = ALIVE_MAX.code(),
@@ -63,7 +68,7 @@ impl<'a> Parts<'a> {
 
     /// Leaves metadata that does not change alone: when it is not written, it costs nothing, whatever its size.
     pub(super) fn update_runs(&mut self, shard: &str, writes: &[&'a RunWrite], events: &[NewEvent]) {
-        let before = |write: &&RunWrite| write.before.map_or(0, |before| bigint(before.revision));
+        let before = |write: &&RunWrite| write.before.as_ref().map_or(0, |before| bigint(before.revision));
         let mut columns = Columns::of_runs(writes);
         columns.add("before", "bigint", writes.iter().map(before));
         let mut set = "revision = v.revision, status = v.status, record = v.record".to_owned();
@@ -118,11 +123,17 @@ impl<'a> Parts<'a> {
             self.count("ended", &rows);
         }
         if moves.moved > 0 {
-            let (columns, set, which) = if moves.due {
-                ("v.status, v.due_at", "status = m.status, due_at = m.due_at", "v.moves")
-            } else {
-                ("v.status", "status = m.status", "v.was <> v.status")
-            };
+            let (mut columns, mut set) = ("v.status".to_owned(), "status = m.status".to_owned());
+            if moves.due {
+                columns += ", v.due_at";
+                set += ", due_at = m.due_at";
+            }
+            // It has an index of its own, so it is written only where it changes.
+            if moves.prioritised {
+                columns += ", v.priority";
+                set += ", priority = m.priority";
+            }
+            let which = if moves.due || moves.prioritised { "v.moves" } else { "v.was <> v.status" };
             self.writes.push(format!(
                 "moved as (
     update active a set {set}
@@ -144,17 +155,20 @@ struct Moves {
     moved: i64,
     /// Whether due times are written, in a form of its own: most runs are never due.
     due: bool,
+    /// Whether priorities are written: most runs have none.
+    prioritised: bool,
 }
 
 impl Moves {
     fn of(writes: &[&RunWrite]) -> Self {
-        let mut moves = Self { ended: 0, moved: 0, due: false };
+        let mut moves = Self { ended: 0, moved: 0, due: false, prioritised: false };
         for write in writes.iter().filter(|write| differs(write)) {
             if write.run.status.is_terminal() {
                 moves.ended += 1;
             } else {
                 moves.moved += 1;
                 moves.due |= was_due(write).is_some() || write.run.due_at().is_some();
+                moves.prioritised |= had_priority(write) != write.run.queued_priority();
             }
         }
         moves
@@ -164,24 +178,36 @@ impl Moves {
         if self.ended + self.moved > 0 {
             columns.add("was", "smallint", writes.iter().map(|write| was(write).code()));
         }
-        if self.due {
+        if self.due || self.prioritised {
             columns.add("moves", "bool", writes.iter().map(|write| differs(write)));
+        }
+        if self.prioritised {
+            columns.add("priority", "smallint", runs(writes).map(|run| run.queued_priority().map(Priority::get)));
+        }
+        if self.due {
             columns.add("due_at", "timestamptz", runs(writes).map(|run| run.due_at().map(At)));
         }
     }
 }
 
 fn was(write: &RunWrite) -> Status {
-    write.before.map_or(Status::Pending, |before| before.status)
+    write.before.as_ref().map_or(Status::Pending, |before| before.status)
 }
 
 fn was_due(write: &RunWrite) -> Option<Time> {
-    write.before.and_then(|before| before.due_at)
+    write.before.as_ref().and_then(|before| before.due_at)
+}
+
+fn had_priority(write: &RunWrite) -> Option<Priority> {
+    write.before.as_ref().and_then(|before| before.priority)
 }
 
 /// Whether the row in `active` is deleted or changed.
 fn differs(write: &RunWrite) -> bool {
-    !was(write).is_terminal() && (was(write) != write.run.status || was_due(write) != write.run.due_at())
+    !was(write).is_terminal()
+        && (was(write) != write.run.status
+            || was_due(write) != write.run.due_at()
+            || had_priority(write) != write.run.queued_priority())
 }
 
 /// Whether an event sets a column of its own, besides revision, status, record and metadata.

@@ -1,0 +1,31 @@
+//! The rows of runs that are at rest.
+
+use rusqlite::params;
+
+use crate::domain::{Rest, RunKey};
+use crate::store::StoreError;
+use crate::store::sqlite::writer::Writer;
+
+/// Writes the row, or deletes it.
+pub(super) fn write(writer: &Writer<'_>, key: &RunKey, rest: Option<&Rest>) -> Result<(), StoreError> {
+    let (shard, namespace, run_id) = (writer.shard.0, &key.namespace, &key.run_id);
+    match rest {
+        Some(Rest { started_at, kind, ready, keep_slot, priority }) => writer.one_row(
+            "suspended",
+            key,
+            "-- commit.insert_suspended
+             insert into suspended (shard, namespace, run_id, started_at, kind, ready, keep_slot, priority)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+             on conflict (shard, namespace, run_id)
+             do update set kind = excluded.kind, ready = excluded.ready, keep_slot = excluded.keep_slot",
+            params![shard, namespace, run_id, started_at.micros(), kind, ready, keep_slot, priority.get()],
+        ),
+        None => writer.one_row(
+            "suspended",
+            key,
+            "-- commit.delete_suspended
+             delete from suspended where shard = ?1 and namespace = ?2 and run_id = ?3",
+            params![shard, namespace, run_id],
+        ),
+    }
+}

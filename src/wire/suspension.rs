@@ -1,0 +1,158 @@
+//! Suspensions and resumptions: as requests bring them, and as answers show them.
+
+use super::answer::{duration, text, timestamp};
+use super::request::{Asked, holder, timeout};
+use super::validate::Violations;
+use crate::auth::Caller;
+use crate::domain::limits::{RESUME_HINT_BYTES_MAX, SUSPENSION_REASON_BYTES_MAX};
+use crate::domain::{Ask, Command, Resume, Resumption, Suspend, Suspension, SuspensionTerms, Violation};
+use runledger_proto::v1;
+
+/// The command of a `SuspendRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn suspend_run(request: v1::SuspendRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let kind = violations.kind("kind", request.kind).unwrap_or_else(|| {
+        violations.push("kind", "is required: what the run waits for, such as HELP or PAUSED");
+        String::new()
+    });
+    let reason = violations.required("reason", request.reason, SUSPENSION_REASON_BYTES_MAX);
+    let terms = SuspensionTerms {
+        reason: Some(reason),
+        resume_hint: violations.optional("resume_hint", request.resume_hint, RESUME_HINT_BYTES_MAX),
+        timeout_ms: timeout("timeout", request.timeout, &mut violations),
+    };
+    let ask = Ask::Suspend(Suspend {
+        lease_epoch: holder(request.lease_epoch),
+        kind,
+        terms,
+        ready_timeout_ms: timeout("ready_timeout", request.ready_timeout, &mut violations),
+        keep_slot: request.keep_slot,
+        phase: violations.phase("phase", request.phase),
+    });
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+}
+
+/// The command of a `ResumeRun`.
+///
+/// # Errors
+///
+/// Every violation.
+pub fn resume_run(request: v1::ResumeRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
+    let mut violations = Violations::default();
+    if request.max_running.is_some() && request.lease_ttl.is_none() {
+        violations.push("max_running", "only with lease_ttl: else the claim states it");
+    }
+    let ask = Ask::Resume(Resume {
+        reason: violations.optional("reason", request.reason, SUSPENSION_REASON_BYTES_MAX),
+        phase: violations.phase("phase", request.phase),
+        lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
+        max_running: violations.max_running(request.max_running),
+        max_iterations: Some(request.max_iterations).filter(|max| *max > 0),
+    });
+    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
+    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+}
+
+/// What an update says of the suspension that its phase brings.
+pub(super) fn terms(terms: Option<v1::SuspensionTerms>, violations: &mut Violations) -> SuspensionTerms {
+    let Some(v1::SuspensionTerms { reason, resume_hint, timeout: within }) = terms else {
+        return SuspensionTerms::default();
+    };
+    SuspensionTerms {
+        reason: violations.optional("suspension.reason", reason, SUSPENSION_REASON_BYTES_MAX),
+        resume_hint: violations.optional("suspension.resume_hint", resume_hint, RESUME_HINT_BYTES_MAX),
+        timeout_ms: timeout("suspension.timeout", within, violations),
+    }
+}
+
+impl From<&Suspension> for v1::Suspension {
+    fn from(suspension: &Suspension) -> Self {
+        Self {
+            kind: suspension.kind.clone(),
+            reason: suspension.reason.clone(),
+            resume_hint: text(suspension.resume_hint.as_ref()),
+            at: Some(timestamp(suspension.at)),
+            by: Some((&suspension.by).into()),
+            lease_epoch: suspension.lease_epoch.map_or(0, Into::into),
+            deadline: suspension.deadline.map(timestamp),
+            ready_timeout: suspension.ready_timeout_ms.map(duration),
+            keep_slot: suspension.keep_slot,
+            resumption: suspension.resumption.as_deref().map(Into::into),
+        }
+    }
+}
+
+impl From<&Resumption> for v1::Resumption {
+    fn from(resumption: &Resumption) -> Self {
+        Self {
+            at: Some(timestamp(resumption.at)),
+            by: Some((&resumption.by).into()),
+            reason: text(resumption.reason.as_ref()),
+            phase: text(resumption.phase.as_ref()),
+            max_iterations: resumption.max_iterations.unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use prost_types::Duration;
+
+    use super::*;
+    use crate::domain::{Principal, Time};
+
+    /// A suspension that has something in every field.
+    pub(in crate::wire) fn whole() -> Suspension {
+        let by = Principal::claimed("agent".into());
+        let at = Time::from_micros(10);
+        let resumption = Resumption {
+            at: Time::from_micros(11),
+            by: Principal::anonymous(),
+            reason: Some("that one".into()),
+            phase: Some("acting".into()),
+            max_iterations: Some(7),
+        };
+        Suspension {
+            kind: "HELP".into(),
+            reason: "which one?".into(),
+            resume_hint: Some("say which".into()),
+            at,
+            by,
+            executed_by: None,
+            lease_epoch: Some(2.into()),
+            deadline: Some(Time::from_micros(12)),
+            ready_timeout_ms: Some(1_500),
+            keep_slot: true,
+            by_limit: false,
+            resumption: Some(Box::new(resumption)),
+        }
+    }
+
+    /// As it is shown.
+    pub(in crate::wire) fn shown() -> v1::Suspension {
+        let at = |micros| Time::from_micros(micros);
+        v1::Suspension {
+            kind: "HELP".into(),
+            reason: "which one?".into(),
+            resume_hint: "say which".into(),
+            at: Some(timestamp(at(10))),
+            by: Some((&Principal::claimed("agent".into())).into()),
+            lease_epoch: 2,
+            deadline: Some(timestamp(at(12))),
+            ready_timeout: Some(Duration { seconds: 1, nanos: 500_000_000 }),
+            keep_slot: true,
+            resumption: Some(v1::Resumption {
+                at: Some(timestamp(at(11))),
+                by: Some((&Principal::anonymous()).into()),
+                reason: "that one".into(),
+                phase: "acting".into(),
+                max_iterations: 7,
+            }),
+        }
+    }
+}
