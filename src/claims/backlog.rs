@@ -10,11 +10,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::lanes::{Lane, Lanes, News, Taker};
+use super::lanes::{Lane, Lanes, News, Taker, Waits};
 use super::max_running::Counted;
 use super::queues::QueueKey;
 use super::room::{AllRoom, CountedRoom, Room};
-use crate::domain::{Agents, Run, RunId, Status};
+use crate::domain::{Agents, Revision, Run, RunId, Status};
 use crate::store::query::{ClaimPage, ClaimPlace};
 
 /// Agents of which a queue remembers that reading on would bring them nothing.
@@ -24,10 +24,22 @@ const AGENTS_MAX: usize = 4_096;
 struct HandedOut {
     place: ClaimPlace,
     lane: Lane,
+    /// The last revision of which the feed or a page has told.
+    revision: Revision,
     /// [`Backlog::feed`] when the run was handed out.
     feed: u64,
     /// The lane in which the run waits again, as the feed or a page tells before the claim is decided.
     ready: Option<Lane>,
+}
+
+impl HandedOut {
+    /// The feed or a page tells how the run is, or how it was.
+    fn told(&mut self, run: &Run, (place, waits): (ClaimPlace, Waits), may_be_had: bool) {
+        if waits.revision > self.revision {
+            self.ready = (may_be_had && run.is_ready()).then_some(waits.lane);
+            (self.place, self.revision) = (place, waits.revision);
+        }
+    }
 }
 
 /// The end of a claim of a run that was handed out.
@@ -111,37 +123,44 @@ impl Backlog {
         if !run.counts() && run.status != Status::Pending {
             self.discount(&run.run_id);
         }
-        let waits = self.key.filter.matches(run);
-        let (place, lane) = (ClaimPlace::of(run), Lane::of(run, self.key.label()));
-        self.lanes.remove_elsewhere(&place);
+        let may_be_had = self.key.filter.matches(run);
+        let (place, waits) = self.at_its_place(run);
         if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
-            handed_out.ready = (waits && run.is_ready()).then_some(lane);
-            handed_out.place = place;
-        } else if waits {
-            self.keep(place, lane);
+            handed_out.told(run, (place, waits), may_be_had);
+        } else if self.lanes.knows_later(&place, run.revision) {
+            // A page has shown already what the feed will tell.
         } else {
-            self.lanes.remove(&place);
+            self.lanes.remove_elsewhere(&place);
+            if may_be_had {
+                self.keep(place, waits);
+            } else {
+                self.lanes.remove(&place);
+            }
         }
+    }
+
+    fn at_its_place(&self, run: &Run) -> (ClaimPlace, Waits) {
+        (ClaimPlace::of(run), Waits::of(run, self.key.label()))
     }
 
     /// Hands out the oldest run that this agent may have and that may be running, up to the place to which the agent,
     /// or another for all, has read.
     pub(super) fn take(&mut self, taker: Taker<'_>, read_to: &ClaimPlace) -> Option<RunId> {
         let place = self.lanes.oldest(taker).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
-        let (lane, run_id) = (self.lanes.take(&place)?, place.within.run_id.clone());
-        self.handed_out.insert(run_id.clone(), HandedOut { place, lane, feed: self.feed, ready: None });
+        let (Waits { lane, revision }, run_id) = (self.lanes.take(&place)?, place.within.run_id.clone());
+        self.handed_out.insert(run_id.clone(), HandedOut { place, lane, revision, feed: self.feed, ready: None });
         Some(run_id)
     }
 
     /// The claim of a run that was handed out is decided.
     pub(super) fn decided(&mut self, run_id: &str, outcome: Outcome) {
-        let Some(HandedOut { place, lane, feed, ready }) = self.handed_out.remove(run_id) else { return };
+        let Some(HandedOut { place, lane, revision, feed, ready }) = self.handed_out.remove(run_id) else { return };
         // A feed that has begun anew meanwhile perhaps did not tell of the end of the run that was claimed.
         if outcome != Outcome::Claimed || feed != self.feed {
             self.discount(run_id);
         }
         if let Some(lane) = ready.or((outcome == Outcome::Waits).then_some(lane)) {
-            self.lanes.insert(place, lane);
+            self.lanes.insert(place, Waits { lane, revision });
         }
     }
 
@@ -220,22 +239,26 @@ impl Backlog {
         let until = page.next.unwrap_or_else(ClaimPlace::end);
         let mut found = false;
         for run in &page.runs {
-            let (place, lane) = (ClaimPlace::of(run), Lane::of(run, self.key.label()));
+            let (place, waits) = self.at_its_place(run);
+            if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
+                handed_out.told(run, (place, waits), true);
+                continue;
+            }
+            if self.lanes.knows_later(&place, run.revision) {
+                // The feed has told more since the page was read.
+                continue;
+            }
+            self.lanes.remove_elsewhere(&place);
+            let lane = &waits.lane;
             let is_first = !found
                 && lane.is_for(taker)
                 && self.lanes.counted.has_room(lane.value.as_ref(), lane.keeps_slot.as_ref());
-            if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
-                if run.is_ready() {
-                    handed_out.ready = Some(lane);
-                }
-            } else if self.lanes.has_elsewhere(&place) {
-                // It was given another priority: by what the feed has told, or will tell.
-            } else if is_first {
+            if is_first {
                 // The agent takes the run at once, so there need not be room for it.
-                self.lanes.insert(place, lane);
+                self.lanes.insert(place, waits);
                 found = true;
-            } else if self.has_room_for(&place, &lane) || self.last().is_some_and(|last| place <= *last) {
-                self.keep(place, lane);
+            } else if self.has_room_for(&place, lane) || self.last().is_some_and(|last| place <= *last) {
+                self.keep(place, waits);
             } else {
                 self.missed_after = place.before().min(self.missed_after.clone());
             }
@@ -255,8 +278,8 @@ impl Backlog {
     }
 
     /// Keeps a run that waits. If there are too many, the last run of all is dropped, and is to be read again.
-    fn keep(&mut self, place: ClaimPlace, lane: Lane) {
-        self.lanes.insert(place, lane);
+    fn keep(&mut self, place: ClaimPlace, run: Waits) {
+        self.lanes.insert(place, run);
         let too_many = self.lanes.runs().len() > self.runs_max || self.lanes.are_too_much();
         if let Some(last) = self.last().cloned().filter(|_| too_many) {
             self.lanes.remove(&last);

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::max_running::Counted;
 use super::room::Room;
-use crate::domain::{Agents, Priority, Run, RunId};
+use crate::domain::{Agents, Priority, Revision, Run, RunId};
 use crate::store::query::ClaimPlace;
 
 /// The properties of a run that decide which callers may have it, and when.
@@ -44,6 +44,19 @@ impl Lane {
     /// Whether the taker may write the runs of the owner.
     fn is_written_by(&self, taker: Taker<'_>) -> bool {
         self.owner.as_deref().is_none_or(|owner| taker.agents.contains(owner))
+    }
+}
+
+/// A run that waits, as it was at one of its revisions: pages and the feed say how it is in no order between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waits {
+    pub(super) lane: Lane,
+    pub(super) revision: Revision,
+}
+
+impl Waits {
+    pub(super) fn of(run: &Run, label: Option<&str>) -> Self {
+        Self { lane: Lane::of(run, label), revision: run.revision }
     }
 }
 
@@ -106,7 +119,7 @@ pub(super) struct Lanes {
     pub(super) counted: Counted,
     pub(super) news: News,
     room: Room,
-    runs: BTreeMap<ClaimPlace, Lane>,
+    runs: BTreeMap<ClaimPlace, Waits>,
     /// The priorities of the runs that have one, by which a run is found that was given another.
     priorities: HashMap<RunId, Priority>,
     waiting: BTreeMap<Lane, Waiting>,
@@ -137,7 +150,7 @@ impl Lanes {
     }
 
     /// The runs that wait.
-    pub(super) fn runs(&self) -> &BTreeMap<ClaimPlace, Lane> {
+    pub(super) fn runs(&self) -> &BTreeMap<ClaimPlace, Waits> {
         &self.runs
     }
 
@@ -151,7 +164,7 @@ impl Lanes {
         let Some(agent_id) = taker.agent_id else { return self.first(Callers::Unnamed) };
         let mut of_others = self.all(Callers::AnyWorker);
         // Each of these entries is a lane's, so a caller with few agents passes over few.
-        let of_others = of_others.find(|place| self.runs.get(*place).is_some_and(|lane| lane.is_written_by(taker)));
+        let of_others = of_others.find(|place| self.runs.get(*place).is_some_and(|run| run.lane.is_written_by(taker)));
         let owned = self.first(Callers::Owner(agent_id.into()));
         owned.into_iter().chain(of_others).chain(self.first(Callers::All)).min()
     }
@@ -166,33 +179,38 @@ impl Lanes {
         entries.take_while(move |(callers, _)| *callers == from.0).map(|(_, place)| place)
     }
 
-    pub(super) fn insert(&mut self, place: ClaimPlace, lane: Lane) {
-        if self.runs.get(&place) != Some(&lane) {
+    /// Keeps a run that waits.
+    pub(super) fn insert(&mut self, place: ClaimPlace, run: Waits) {
+        let lane = &run.lane;
+        if let Some(known) = self.runs.get_mut(&place).filter(|known| known.lane == *lane) {
+            known.revision = run.revision;
+        } else {
             self.remove(&place);
             let waiting = self.waiting.entry(lane.clone()).or_insert_with(|| {
                 self.room.add(LANE_BYTES);
                 Waiting::default()
             });
             waiting.places.insert(place.clone());
-            self.index(&lane);
-            self.room.add(weight(&place, &lane));
+            self.index(lane);
+            self.room.add(weight(&place, lane));
             if let Some(priority) = place.priority().filter(|priority| !priority.is_none()) {
                 self.priorities.insert(place.within.run_id.clone(), priority);
             }
-            self.runs.insert(place, lane);
+            self.runs.insert(place, run);
         }
     }
 
-    /// Lets a run go. Returns its lane, if the run waited here.
-    pub(super) fn remove(&mut self, place: &ClaimPlace) -> Option<Lane> {
-        let lane = self.runs.remove(place)?;
+    /// Lets a run go. Returns it, if it waited here.
+    pub(super) fn remove(&mut self, place: &ClaimPlace) -> Option<Waits> {
+        let run = self.runs.remove(place)?;
+        let lane = &run.lane;
         if self.priorities.get(&place.within.run_id).copied() == place.priority() {
             self.priorities.remove(&place.within.run_id);
         }
-        self.room.take(weight(place, &lane));
-        self.waiting.get_mut(&lane)?.places.remove(place);
-        self.index(&lane);
-        Some(lane)
+        self.room.take(weight(place, lane));
+        self.waiting.get_mut(lane)?.places.remove(place);
+        self.index(lane);
+        Some(run)
     }
 
     /// Lets a run go that waits at another place than this one, since it was given another priority.
@@ -202,9 +220,10 @@ impl Lanes {
         }
     }
 
-    /// Whether a run waits at another place than this one.
-    pub(super) fn has_elsewhere(&self, place: &ClaimPlace) -> bool {
-        self.elsewhere(place).any(|other| self.runs.contains_key(&other))
+    /// Whether a run waits, here or at another place, as it was later than at this revision.
+    pub(super) fn knows_later(&self, place: &ClaimPlace, revision: Revision) -> bool {
+        let is_later = |place: &ClaimPlace| self.runs.get(place).is_some_and(|known| known.revision > revision);
+        is_later(place) || self.elsewhere(place).any(|other| is_later(&other))
     }
 
     fn elsewhere(&self, place: &ClaimPlace) -> impl Iterator<Item = ClaimPlace> + use<> {
@@ -217,16 +236,16 @@ impl Lanes {
     }
 
     /// Hands a run out: it counts towards its value.
-    pub(super) fn take(&mut self, place: &ClaimPlace) -> Option<Lane> {
-        let lane = self.remove(place)?;
-        if let Some(value) = &lane.value {
+    pub(super) fn take(&mut self, place: &ClaimPlace) -> Option<Waits> {
+        let run = self.remove(place)?;
+        if let Some(value) = &run.lane.value {
             self.count(value, &place.within.run_id);
         }
         // Only one claimer was told when the first of these runs came.
         if self.first(Callers::All).is_some() {
             self.news.tell(None);
         }
-        Some(lane)
+        Some(run)
     }
 
     /// A run counts towards a value, and towards no other.
@@ -291,7 +310,7 @@ fn weight(place: &ClaimPlace, lane: &Lane) -> usize {
     let texts = TEXT_BYTES + place.within.run_id.len() + text(&lane.value) + text(&lane.owner) + kept;
     let has_priority = place.priority().is_some_and(|priority| !priority.is_none());
     let priority = if has_priority { 2 * size_of::<(RunId, Priority)>() + TEXT_BYTES } else { 0 };
-    (size_of::<(ClaimPlace, Lane)>() + size_of::<ClaimPlace>()) * 3 / 2 + texts + priority
+    (size_of::<(ClaimPlace, Waits)>() + size_of::<ClaimPlace>()) * 3 / 2 + texts + priority
 }
 
 /// About the bytes that a shared text takes beside itself: two counters, and what the allocator rounds up.

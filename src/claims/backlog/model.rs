@@ -253,12 +253,19 @@ impl World {
 
     fn tell(&mut self) {
         let Some(run) = self.feed.pop_front() else { return };
+        self.inform(&run);
+        self.backlog.tell(&run);
+    }
+
+    fn inform(&mut self, run: &Run) {
+        if self.informed.get(&run.run_id).is_some_and(|known| known.revision > run.revision) {
+            return;
+        }
         if run.awaits_claim() {
             self.informed.insert(run.run_id.clone(), run.clone());
         } else {
             self.informed.remove(&run.run_id);
         }
-        self.backlog.tell(&run);
     }
 
     fn leave(&mut self, number: usize) {
@@ -267,7 +274,7 @@ impl World {
     }
 
     fn claim(&mut self, run: Run) {
-        let mut run = Run { status: Status::Running, ..run };
+        let mut run = Run { status: Status::Running, revision: run.revision.next(), ..run };
         run.supervision.ready = None;
         self.happens(run, true);
     }
@@ -288,7 +295,7 @@ impl World {
             }
             Does::Reads { news, after, is_whole, feed, page } => {
                 if feed == self.backlog.feed {
-                    self.informed.extend(page.runs.iter().map(|run| (run.run_id.clone(), run.clone())));
+                    page.runs.iter().for_each(|run| self.inform(run));
                 }
                 let (found, after) = self.backlog.end_page(&after, feed, page, taker);
                 match found {
@@ -415,7 +422,7 @@ impl World {
             let may_have = |lane: &Lane| {
                 lane.is_for(taker) && lanes.counted.has_room(lane.value.as_ref(), lane.keeps_slot.as_ref())
             };
-            let oldest = lanes.runs().iter().find(|(_, lane)| may_have(lane)).map(|(place, _)| place);
+            let oldest = lanes.runs().iter().find(|(_, run)| may_have(&run.lane)).map(|(place, _)| place);
             assert_eq!(lanes.oldest(taker), oldest, "{taker:?}");
         }
     }

@@ -53,11 +53,11 @@ pub(super) fn pending(at: usize, instance: &str, owner: Option<&str>) -> Run {
 }
 
 pub(super) fn ended(run: &Run) -> Run {
-    Run { status: Status::Aborted, ..run.clone() }
+    Run { status: Status::Aborted, revision: run.revision.next(), ..run.clone() }
 }
 
 pub(super) fn ready(run: &Run) -> Run {
-    let mut run = Run { status: Status::Running, ..run.clone() };
+    let mut run = Run { status: Status::Running, revision: run.revision.next(), ..run.clone() };
     run.supervision.ready = Some(Box::new(Ready { at: run.started_at, deadline: None, not_begun: true }));
     run
 }
@@ -202,7 +202,7 @@ fn what_is_not_kept_is_looked_for_again_when_its_value_has_room() {
     let (mut backlog, _) = crowded();
     let stranger = stranger(&mut backlog, "b", "runs-too");
     let owned = pending(5, "b", Some("away"));
-    backlog.lanes.insert(ClaimPlace::of(&owned), Lane::of(&owned, Some("instance")));
+    backlog.lanes.insert(ClaimPlace::of(&owned), Waits::of(&owned, Some("instance")));
     walked(&mut backlog, Some("x"), vec![pending(6, "b", None)]);
     assert!(is_known(&backlog, Some("x")), "b is full");
     let mut waiters = [waiter(&backlog), waiter(&backlog)];
@@ -258,6 +258,20 @@ fn what_ended_before_its_page_was_read_does_not_come_back() {
     let page = ClaimPage { runs: vec![], next: None };
     assert_eq!(backlog.end_page(&ClaimPlace::start(), feed, page, taker(None)), (None, ClaimPlace::end()));
     assert_eq!(all(&mut backlog), [""; 0]);
+}
+
+#[test]
+fn what_the_feed_told_while_a_page_was_read_is_not_taken_back_by_the_page() {
+    let mut backlog = backlog(9, 9);
+    let waits = pending(1, "a", Some("x"));
+    let feed = backlog.begin_page();
+    backlog.tell(&resumed(&waits));
+    let page = ClaimPage { runs: vec![waits.clone()], next: None };
+    let found = backlog.end_page(&ClaimPlace::start(), feed, page, taker(Some("y"))).0;
+    assert_eq!(found.as_deref(), Some("run-1"), "the page shows what is x's alone, and it is for every worker since");
+    backlog.decided("run-1", Outcome::Waits);
+    backlog.tell(&waits);
+    assert_eq!(take(&mut backlog, Some("y")).as_deref(), Some("run-1"), "nor by what the feed tells late");
 }
 
 #[test]
