@@ -6,6 +6,7 @@ mod ends;
 #[allow(dead_code, reason = "the server is that of the unit tests, which use all of it")]
 mod key_server;
 mod matrix;
+mod older;
 mod ownership;
 mod signed;
 #[path = "../../src/auth/jwt/tests/signing.rs"]
