@@ -59,10 +59,13 @@ fn when_idle() {
     let _done = Command::new("chrt").args(["--idle", "--pid", "0"]).arg(thread).status();
 }
 
-/// The memory that the parts leave unexplained, in percent of the process's own.
-fn unexplained_percent(told: &GetReplicaResponse) -> u64 {
-    let part = |name: &str| told.memory.iter().find(|part| part.name == name).map_or(0, |part| part.bytes);
-    part("not_counted") * 100 / told.resident_bytes.max(1)
+/// The bytes that a server of any size takes for tasks and buffers, about: where a greedy caller got little, on a busy
+/// machine, they are much of it.
+const UNCOUNTED_BYTES: u64 = 8 << 20;
+
+/// The memory that the parts leave unexplained.
+fn unexplained(told: &GetReplicaResponse) -> u64 {
+    told.memory.iter().find(|part| part.name == "not_counted").map_or(0, |part| part.bytes)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -82,7 +85,8 @@ async fn beside_any_greedy_caller_every_honest_call_is_answered_and_memory_is_to
         for part in &told.memory {
             assert!(part.bytes_max == 0 || part.bytes <= part.bytes_max, "{greedy:?}: {part:?}");
         }
-        assert!(unexplained_percent(&told) <= 20, "{greedy:?}: {told:?}");
+        let unexplained_max = UNCOUNTED_BYTES.max(told.resident_bytes / 5);
+        assert!(unexplained(&told) <= unexplained_max, "{greedy:?}: {told:?}");
     }
 }
 
@@ -123,7 +127,7 @@ async fn measured_greedy_callers() {
         println!(
             "memory: {} KiB, of which {} % are not counted: {:?}",
             told.resident_bytes >> 10,
-            unexplained_percent(&told),
+            unexplained(&told) * 100 / told.resident_bytes.max(1),
             told.memory
         );
     }
