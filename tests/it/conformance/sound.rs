@@ -48,11 +48,17 @@ pub(crate) async fn sound(store: &dyn Store) -> Contents {
     }
     let mut ready: Vec<Run> = runs.values().filter(|run| run.is_ready()).map(Run::without_metadata).collect();
     ready.sort_by_key(Place::of);
-    for namespace in runs.keys().map(|key| &key.namespace).collect::<BTreeSet<_>>() {
+    let namespaces: BTreeSet<_> = runs.keys().map(|key| &key.namespace).collect();
+    let priorities: BTreeSet<_> = runs.values().map(Run::priority).chain([Priority::NONE]).collect();
+    for (namespace, priority) in
+        namespaces.iter().flat_map(|namespace| priorities.iter().map(move |it| (namespace, it)))
+    {
         for not_begun in [true, false] {
-            let of = ReadyOf { not_begun, priority: Priority::NONE };
+            let of = ReadyOf { not_begun, priority: *priority };
             let found = store.ready(namespace, of, None, usize::MAX >> 1).await.unwrap().runs;
-            let is_one = |run: &&Run| run.namespace == *namespace && run.suspension().is_none() == not_begun;
+            let is_one = |run: &&Run| {
+                run.namespace == **namespace && run.priority() == *priority && run.suspension().is_none() == not_begun
+            };
             let expected: Vec<Run> = ready.iter().filter(is_one).cloned().collect();
             assert_eq!(found, expected, "who is ready is kept apart, too");
         }
