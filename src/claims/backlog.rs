@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::lanes::{Lane, Lanes, News, Taker, Waits};
+use super::lanes::{Known, Lane, Lanes, News, Taker};
 use super::max_running::Counted;
 use super::queues::QueueKey;
 use super::room::{AllRoom, CountedRoom, Room};
@@ -30,14 +30,16 @@ struct HandedOut {
     feed: u64,
     /// The lane in which the run waits again, as the feed or a page tells before the claim is decided.
     ready: Option<Lane>,
+    /// The feed has told that the run waits no more.
+    gone: bool,
 }
 
 impl HandedOut {
     /// The feed or a page tells how the run is, or how it was.
-    fn told(&mut self, run: &Run, (place, waits): (ClaimPlace, Waits), may_be_had: bool) {
-        if waits.revision > self.revision {
-            self.ready = (may_be_had && run.is_ready()).then_some(waits.lane);
-            (self.place, self.revision) = (place, waits.revision);
+    fn told(&mut self, run: &Run, place: ClaimPlace, lane: Lane, waits: bool) {
+        if run.revision > self.revision {
+            self.ready = (waits && run.is_ready()).then_some(lane);
+            (self.place, self.revision, self.gone) = (place, run.revision, !waits);
         }
     }
 }
@@ -110,7 +112,9 @@ impl Backlog {
         self.unread_after = ClaimPlace::start();
         // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
         // might be claimed first.
-        for (run_id, HandedOut { lane, .. }) in &self.handed_out {
+        for (run_id, HandedOut { lane, revision, .. }) in &mut self.handed_out {
+            // A ledger that was restored counts its revisions anew from where it goes on.
+            *revision = Revision::NONE;
             if let Some(value) = &lane.value {
                 self.lanes.count(value, run_id);
             }
@@ -123,44 +127,45 @@ impl Backlog {
         if !run.counts() && run.status != Status::Pending {
             self.discount(&run.run_id);
         }
-        let may_be_had = self.key.filter.matches(run);
-        let (place, waits) = self.at_its_place(run);
+        let waits = self.key.filter.matches(run);
+        let place = ClaimPlace::of(run);
         if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
-            handed_out.told(run, (place, waits), may_be_had);
-        } else if self.lanes.knows_later(&place, run.revision) {
-            // A page has shown already what the feed will tell.
-        } else {
-            self.lanes.remove_elsewhere(&place);
-            if may_be_had {
-                self.keep(place, waits);
-            } else {
-                self.lanes.remove(&place);
-            }
+            handed_out.told(run, place, Lane::of(run, self.key.label()), waits);
+            return;
         }
-    }
-
-    fn at_its_place(&self, run: &Run) -> (ClaimPlace, Waits) {
-        (ClaimPlace::of(run), Waits::of(run, self.key.label()))
+        if self.lanes.knows_later(&place, run.revision) {
+            // A page has shown already what the feed will tell.
+            return;
+        }
+        self.lanes.remove_elsewhere(&place);
+        if waits {
+            self.keep(place, Known::of(run, self.key.label()));
+        } else {
+            self.lanes.remove(&place);
+        }
     }
 
     /// Hands out the oldest run that this agent may have and that may be running, up to the place to which the agent,
     /// or another for all, has read.
     pub(super) fn take(&mut self, taker: Taker<'_>, read_to: &ClaimPlace) -> Option<RunId> {
         let place = self.lanes.oldest(taker).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
-        let (Waits { lane, revision }, run_id) = (self.lanes.take(&place)?, place.within.run_id.clone());
-        self.handed_out.insert(run_id.clone(), HandedOut { place, lane, revision, feed: self.feed, ready: None });
+        let (Known { lane, revision }, run_id) = (self.lanes.take(&place)?, place.within.run_id.clone());
+        self.handed_out
+            .insert(run_id.clone(), HandedOut { place, lane, revision, feed: self.feed, ready: None, gone: false });
         Some(run_id)
     }
 
     /// The claim of a run that was handed out is decided.
     pub(super) fn decided(&mut self, run_id: &str, outcome: Outcome) {
-        let Some(HandedOut { place, lane, revision, feed, ready }) = self.handed_out.remove(run_id) else { return };
+        let Some(HandedOut { place, lane, revision, feed, ready, gone }) = self.handed_out.remove(run_id) else {
+            return;
+        };
         // A feed that has begun anew meanwhile perhaps did not tell of the end of the run that was claimed.
         if outcome != Outcome::Claimed || feed != self.feed {
             self.discount(run_id);
         }
-        if let Some(lane) = ready.or((outcome == Outcome::Waits).then_some(lane)) {
-            self.lanes.insert(place, Waits { lane, revision });
+        if let Some(lane) = ready.or((outcome == Outcome::Waits && !gone).then_some(lane)) {
+            self.lanes.insert(place, Known { lane, revision });
         }
     }
 
@@ -239,9 +244,9 @@ impl Backlog {
         let until = page.next.unwrap_or_else(ClaimPlace::end);
         let mut found = false;
         for run in &page.runs {
-            let (place, waits) = self.at_its_place(run);
+            let place = ClaimPlace::of(run);
             if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
-                handed_out.told(run, (place, waits), true);
+                handed_out.told(run, place, Lane::of(run, self.key.label()), true);
                 continue;
             }
             if self.lanes.knows_later(&place, run.revision) {
@@ -249,16 +254,17 @@ impl Backlog {
                 continue;
             }
             self.lanes.remove_elsewhere(&place);
-            let lane = &waits.lane;
+            let known = Known::of(run, self.key.label());
+            let lane = &known.lane;
             let is_first = !found
                 && lane.is_for(taker)
                 && self.lanes.counted.has_room(lane.value.as_ref(), lane.keeps_slot.as_ref());
             if is_first {
                 // The agent takes the run at once, so there need not be room for it.
-                self.lanes.insert(place, waits);
+                self.lanes.insert(place, known);
                 found = true;
             } else if self.has_room_for(&place, lane) || self.last().is_some_and(|last| place <= *last) {
-                self.keep(place, waits);
+                self.keep(place, known);
             } else {
                 self.missed_after = place.before().min(self.missed_after.clone());
             }
@@ -278,7 +284,7 @@ impl Backlog {
     }
 
     /// Keeps a run that waits. If there are too many, the last run of all is dropped, and is to be read again.
-    fn keep(&mut self, place: ClaimPlace, run: Waits) {
+    fn keep(&mut self, place: ClaimPlace, run: Known) {
         self.lanes.insert(place, run);
         let too_many = self.lanes.runs().len() > self.runs_max || self.lanes.are_too_much();
         if let Some(last) = self.last().cloned().filter(|_| too_many) {

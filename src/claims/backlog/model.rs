@@ -276,6 +276,9 @@ impl World {
     fn claim(&mut self, run: Run) {
         let mut run = Run { status: Status::Running, revision: run.revision.next(), ..run };
         run.supervision.ready = None;
+        if let Some(refinements) = &mut run.refinements {
+            refinements.suspension = None;
+        }
         self.happens(run, true);
     }
 

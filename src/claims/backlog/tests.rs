@@ -202,7 +202,7 @@ fn what_is_not_kept_is_looked_for_again_when_its_value_has_room() {
     let (mut backlog, _) = crowded();
     let stranger = stranger(&mut backlog, "b", "runs-too");
     let owned = pending(5, "b", Some("away"));
-    backlog.lanes.insert(ClaimPlace::of(&owned), Waits::of(&owned, Some("instance")));
+    backlog.lanes.insert(ClaimPlace::of(&owned), Known::of(&owned, Some("instance")));
     walked(&mut backlog, Some("x"), vec![pending(6, "b", None)]);
     assert!(is_known(&backlog, Some("x")), "b is full");
     let mut waiters = [waiter(&backlog), waiter(&backlog)];
@@ -272,6 +272,28 @@ fn what_the_feed_told_while_a_page_was_read_is_not_taken_back_by_the_page() {
     backlog.decided("run-1", Outcome::Waits);
     backlog.tell(&waits);
     assert_eq!(take(&mut backlog, Some("y")).as_deref(), Some("run-1"), "nor by what the feed tells late");
+}
+
+#[test]
+fn what_is_told_of_a_run_while_it_is_handed_out_decides_whether_it_is_handed_out_again() {
+    let mut backlog = backlog(9, 9);
+    let waits = pending(1, "a", None);
+    let hand_out = |backlog: &mut Backlog| {
+        let runs = vec![waits.clone()];
+        assert_eq!(read(backlog, &ClaimPlace::start(), None, runs, true).as_deref(), Some("run-1"));
+    };
+    hand_out(&mut backlog);
+    backlog.tell(&ended(&waits));
+    backlog.give_up("run-1");
+    assert_eq!(all(&mut backlog), [""; 0], "it has ended");
+    hand_out(&mut backlog);
+    // The ledger is restored without what the run had become, and the run becomes ready at the same revision anew.
+    backlog.tell(&ended(&ended(&waits)));
+    backlog.begin_feed();
+    backlog.tell(&ready(&waits));
+    backlog.decided("run-1", Outcome::Lost);
+    assert_eq!(all(&mut backlog), [""; 0], "the ledger is still to be read");
+    assert_eq!(read(&mut backlog, &ClaimPlace::start(), None, vec![], true).as_deref(), Some("run-1"));
 }
 
 #[test]
