@@ -111,7 +111,7 @@ struct World {
     runs_max: usize,
     claimers: Vec<Claimer>,
     come: usize,
-    /// The runs that were told or shown as waiting, each as it was then.
+    /// The runs that were told or shown, each as it was then.
     informed: BTreeMap<RunId, Run>,
     /// The claimer whose turn it is to read.
     reader: Option<usize>,
@@ -261,11 +261,7 @@ impl World {
         if self.informed.get(&run.run_id).is_some_and(|known| known.revision > run.revision) {
             return;
         }
-        if run.awaits_claim() {
-            self.informed.insert(run.run_id.clone(), run.clone());
-        } else {
-            self.informed.remove(&run.run_id);
-        }
+        self.informed.insert(run.run_id.clone(), run.clone());
     }
 
     fn leave(&mut self, number: usize) {
@@ -368,7 +364,7 @@ impl World {
     fn handed(&mut self, run_id: RunId, taker: Taker<'_>) -> Does {
         let place = self.backlog.handed_out[&run_id].place.clone();
         let older = self.runs.values().filter(|run| ClaimPlace::of(run) < place && run.awaits_claim());
-        for run in older.filter_map(|run| self.informed.get(&run.run_id)) {
+        for run in older.filter_map(|run| self.informed.get(&run.run_id).filter(|told| told.awaits_claim())) {
             let lane = Lane::of(run, Some("instance"));
             let has_room = self.backlog.lanes.counted.has_room(lane.value.as_ref(), lane.keeps_slot.as_ref());
             // The value of the run that was handed out had room before.
