@@ -298,8 +298,8 @@ impl Lanes {
     }
 }
 
-/// About the bytes that a lane takes beside its runs: its entry among the lanes, three in the index at most, and the first node of
-/// its places, which has eleven of them however few wait. Trees are two thirds full.
+/// About the bytes that a lane takes beside its runs: its entry among the lanes, three in the index at most, and the
+/// first node of its places, which has eleven of them however few wait. Trees are two thirds full.
 const LANE_BYTES: usize =
     (size_of::<(Lane, Waiting)>() + 3 * size_of::<(Callers, ClaimPlace)>()) * 3 / 2 + 11 * size_of::<ClaimPlace>() + 16;
 

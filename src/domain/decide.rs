@@ -250,9 +250,9 @@ fn same_origin(
     Ok(())
 }
 
-/// Refuses an agent that is not the run's owner. Aborts and redactions are open to every agent, and all asks to a caller that names no
-/// agent. A claim that takes over a running run takes it from its owner. But a caller that is confined to its agents
-/// writes runs of others in no way.
+/// Refuses an agent that is not the run's owner. Aborts and redactions are open to every agent, and all asks to a caller
+/// that names no agent. A claim that takes over a running run takes it from its owner. But a caller that is confined to
+/// its agents writes runs of others in no way.
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     confined(run, command)?;
     match (&command.ask, run.status) {

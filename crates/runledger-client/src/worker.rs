@@ -140,9 +140,9 @@ impl Worker {
         Ok(if unchanged { Started::Running(run) } else { Started::Held(Held::from(run)) })
     }
 
-    /// Claims the oldest run that waits for a claim, matches, and is one of those that `what` takes. None when there was no such run for as long as the
-    /// worker waits, or when the stop came first; a run that was claimed in that moment is given back. A server that is
-    /// away is waited for.
+    /// Claims the first run, by priority and then by age, that waits for a claim, matches, and is one of those that
+    /// `what` takes. None when there was no such run for as long as the worker waits, or when the stop came first; a run
+    /// that was claimed in that moment is given back. A server that is away is waited for.
     ///
     /// # Errors
     ///
@@ -194,8 +194,8 @@ impl Worker {
         Task { job, worker: self.clone(), _beats: beats }
     }
 
-    /// Has the work on a run done, and reports its end. Where the run is to be aborted, was suspended or was lost, the work is
-    /// told and may go on for [`Options::cancel_grace`]; then it is dropped.
+    /// Has the work on a run done, and reports its end. Where the run is to be aborted, was suspended or was lost, the
+    /// work is told and may go on for [`Options::cancel_grace`]; then it is dropped.
     ///
     /// # Errors
     ///
