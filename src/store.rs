@@ -33,12 +33,14 @@ mod rows;
 mod runs;
 mod scalars;
 pub mod sqlite;
+mod steady;
 mod told;
 mod upkeep;
 mod uptime;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use tokio::time::Instant;
 
 pub use commits::{Commits, Unsettled};
 pub use error::{CommitError, OpenError, StoreError};
@@ -50,6 +52,7 @@ pub use retention::Purges;
 pub use runs::{Found, RunAsKept, Runs};
 pub use upkeep::Upkeep;
 
+use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Status;
 use crate::memory::Part;
 
@@ -143,6 +146,16 @@ pub struct Description {
     pub not_durable: Option<String>,
 }
 
+/// The time that has passed for a process since some moment.
+#[derive(Clone, Copy)]
+pub struct Elapsed(pub &'static (dyn Fn() -> Duration + Send + Sync));
+
+impl std::fmt::Debug for Elapsed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", (self.0)())
+    }
+}
+
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
@@ -156,9 +169,9 @@ pub struct OpenOptions {
     pub migrate: bool,
     /// Serve on a Postgres that may lose acknowledged calls in a crash.
     pub allow_unsafe: bool,
-    /// This process's monotonic clock, by which a store on Postgres tells its uptime in the database's time. Tests that
-    /// give the database a slow clock slow this one down as much.
-    pub monotonic: fn() -> Instant,
+    /// The time that has passed for this process since some moment, by which a store on Postgres tells the steady clock.
+    /// Tests that give the database a slow clock slow this one down as much.
+    pub elapsed: Elapsed,
     /// The bytes of lifecycles that the store remembers.
     pub lifecycle_bytes: u64,
 }
@@ -187,7 +200,7 @@ impl Default for OpenOptions {
             notify: true,
             migrate: false,
             allow_unsafe: false,
-            monotonic: Instant::now,
+            elapsed: Elapsed(&|| SystemClock.elapsed()),
             lifecycle_bytes: lifecycles::CACHE_BYTES,
         }
     }

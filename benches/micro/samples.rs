@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runledger::auth::{Caller, Rights};
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Agents, Command, Event, LedgerEpoch, Loaded, Principal, Run, Sides, Time};
+use runledger::domain::{Agents, Command, Event, LedgerEpoch, Loaded, Principal, Run, Sides, Steady, Time};
 use runledger::store::{Ledger, SealKey};
 use runledger::wire::request;
 use runledger_proto::{json::structure, v1};
@@ -92,9 +92,9 @@ pub(super) fn complete(number: usize) -> Command {
 pub(super) fn loaded(runs: Vec<Run>) -> Loaded {
     let runs = runs.into_iter().map(Arc::new).collect();
     Loaded {
-        last: Some((1_000_000, now())),
+        last: 1_000_000,
         now: now(),
-        clock: now(),
+        steady: Steady::always(now()),
         runs,
         requests: Vec::new(),
         sides: Sides::default(),

@@ -8,7 +8,7 @@ use super::decision::{AppliedRequest, Context, Decision};
 use super::sides::{self, SideWrites, Sides, Wanted};
 use super::{
     Ask, Command, Content, EventType, LedgerEpoch, LifecycleKey, NewEvent, Position, Refusal, Revision, Run, RunKey,
-    RunWrite, Stored, Time,
+    RunWrite, Steady, Stored, Time,
 };
 
 /// The rules that decide commands. A store hands over the rows that it read, and writes the rows that come back: the
@@ -60,12 +60,12 @@ impl Decide for Rules {
 /// The rows that the store read under the shard's head.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The shard's last event: its position and time; none in an empty shard.
-    pub last: Option<(Position, Time)>,
-    /// The store's clock, and not before the last event of any shard.
+    /// The position of the shard's last event; 0 in an empty shard.
+    pub last: Position,
+    /// The store's clock, and [after](super::steady::after_all) all events of the present.
     pub now: Time,
-    /// The store's clock as it is.
-    pub clock: Time,
+    /// The steady clock.
+    pub steady: Steady,
     /// The runs that the commands are for, as far as they exist.
     pub runs: Vec<Arc<Run>>,
     /// The commands' `request_id`s that were applied before.
@@ -143,10 +143,9 @@ impl Slot {
 /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
 #[must_use]
 pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
-    let Loaded { last, now, clock, runs, requests, sides, ledger_epoch } = loaded;
+    let Loaded { last, now, steady, runs, requests, sides, ledger_epoch } = loaded;
     let mut sides = sides::Batch::of(sides);
-    let now = last.map_or(now, |(_, at)| now.max(at));
-    let mut position = last.map_or(0, |(position, _)| position);
+    let mut position = last;
     let mut slots: HashMap<RunKey, Slot> = runs.into_iter().map(|run| (run.key(), Slot::of(run))).collect();
     let mut applied: HashMap<(RunKey, String), AppliedRequest> =
         requests.into_iter().map(|(key, id, request)| ((key, id), request)).collect();
@@ -187,7 +186,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         let command = &*command;
         let request = command.request.clone();
         let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
-        let context = Context { now, clock, applied: remembered, sides: sides_found, ledger_epoch };
+        let context = Context { now, steady, applied: remembered, sides: sides_found, ledger_epoch };
         let verdict = match decide(slot.run.as_deref(), command, &context) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
@@ -204,7 +203,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                     written.push(command.key.clone());
                 }
                 is_redacted = is_redaction;
-                sides.apply(command, slot.run.as_deref(), &event, &run, clock);
+                sides.apply(command, slot.run.as_deref(), &event, &run, steady.now);
                 slot.metadata_changed |= !event.changes.metadata.is_empty() || event.changes.redaction.is_some();
                 slot.run = Some(run.clone());
                 if let Some(request) = &request {

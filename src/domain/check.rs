@@ -133,6 +133,7 @@ pub fn check_matrix(from: Option<Status>, to: Status) -> Check {
             key: key.clone(),
             revision: Revision::FIRST,
             at: Time::from_micros(0),
+            steady_ahead_micros: 0,
             request_id: None,
             event_type: EventType::Created,
             from: None,

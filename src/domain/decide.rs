@@ -381,6 +381,7 @@ fn event(
         key: command.key.clone(),
         revision: run.map_or(Revision::FIRST, |run| run.revision.next()),
         at,
+        steady_ahead_micros: context.steady.ahead_of(at),
         request_id: command.request.as_ref().map(|request| request.id.clone()),
         event_type,
         from,

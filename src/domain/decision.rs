@@ -1,18 +1,17 @@
 //! A decision: what it rests on besides the run and the command, and its outcome.
 
 use super::sides::Found;
-use super::{Event, LedgerEpoch, Revision, Run, Time};
+use super::{Event, LedgerEpoch, Revision, Run, Steady, Time};
 
 /// The facts that a decision rests on besides the run and the command.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The store's clock, not before the shard's last event.
+    /// The store's clock, not before an event of the [present](super::steady::PRESENT_MICROS).
     pub now: Time,
     /// The call that was applied to the run under the command's `request_id`, if any.
     pub applied: Option<&'a AppliedRequest>,
-    /// The store's clock as it is, which decides whether a lease is over: `now` may be ahead of it after the clock was
-    /// set back.
-    pub clock: Time,
+    /// The steady clock, which decides whether a lease or a deadline is over.
+    pub steady: Steady,
     /// The rows of the sides that the decision rests on.
     pub sides: Found<'a>,
     /// The number of times that a part of the ledger's past was lost: a lease that was granted in a lost past has a
@@ -24,7 +23,13 @@ impl Context<'_> {
     /// A time at which nothing else is known.
     #[must_use]
     pub fn at(now: Time) -> Self {
-        Self { now, clock: now, applied: None, sides: Found::default(), ledger_epoch: LedgerEpoch::FIRST }
+        Self {
+            now,
+            steady: Steady::always(now),
+            applied: None,
+            sides: Found::default(),
+            ledger_epoch: LedgerEpoch::FIRST,
+        }
     }
 }
 

@@ -21,6 +21,9 @@ pub struct Event {
     /// The `request_id` of the call that made it.
     #[serde(skip)]
     pub request_id: Option<String>,
+    /// By how much the ledger's [steady clock](super::steady) was ahead of `at`, in microseconds; 0: by less than is noted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub steady_ahead_micros: i64,
     /// The kind of event.
     #[serde(rename = "type")]
     pub event_type: EventType,
@@ -93,6 +96,11 @@ impl EventType {
     pub fn is_of_the_archive(self) -> bool {
         matches!(self, Self::Archived | Self::Restored)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 fn no_key() -> RunKey {

@@ -1,13 +1,15 @@
 //! The fold: an event makes a run. The fold is pure and total: any event applies to any run.
 
 use super::run::set;
-use super::{Event, EventType, Refinements, Run, Status};
+use super::steady::shift;
+use super::{Event, EventType, Refinements, Revision, Run, Status};
 
 /// The run right after the event.
 #[must_use]
 pub fn evolve(run: Option<Run>, event: &Event) -> Run {
     let mut run = run.unwrap_or_else(|| Run::blank(event));
     let changes = &event.changes;
+    keep_deadlines(&mut run, event);
     run.status = event.to;
     run.revision = event.revision;
     run.updated_at = event.at;
@@ -46,4 +48,20 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Run {
         redaction.of_run(&mut run);
     }
     run
+}
+
+/// Notes the difference of the clocks, and keeps the deadlines of before where they are by the steady one. The deadline of a
+/// run that waits to be started is counted from its creation, and from no later event.
+fn keep_deadlines(run: &mut Run, event: &Event) {
+    let is_new = run.revision == Revision::NONE;
+    if !is_new && run.status == Status::Pending && event.to == Status::Pending {
+        return;
+    }
+    if !is_new && run.status == Status::Running {
+        let shift = shift(run, event);
+        let is_at_rest = run.is_at_rest();
+        run.supervision.reckon_anew(shift, is_at_rest);
+        Refinements::reckon_anew(&mut run.refinements, shift);
+    }
+    run.supervision.steady_ahead_micros = event.steady_ahead_micros;
 }

@@ -169,8 +169,8 @@ impl Batch {
         }
     }
 
-    pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>, event: &Event, run: &Run, clock: Time) {
-        self.leases.apply(command, event, run, clock);
+    pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>, event: &Event, run: &Run, steady: Time) {
+        self.leases.apply(command, event, run, steady);
         self.max_running.apply(command, before, run);
         self.claims.apply(command, run);
         self.namespaces.apply(command, before);

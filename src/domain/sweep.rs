@@ -27,7 +27,9 @@ impl Due {
         let nothing = (None, Self::Orphaned);
         // These deadlines are people's time: they get a minute after the authority was away.
         let attended =
-            |at: Option<Time>| at.filter(|_| context.sides.acts_from.is_some_and(|from| from <= context.clock));
+            |at: Option<Time>| at.filter(|_| context.sides.acts_from.is_some_and(|from| from <= context.steady.now));
+        // Deadlines are told by the store's clock as it was set then; leases have times of the steady clock.
+        let ahead = context.steady.ahead_of_run(run);
         let ends: [(Option<Time>, Self); 3] = match (run.status, &run.supervision.ready, run.suspension()) {
             (Status::Pending, _, _) => {
                 [(run.supervision.start_deadline, Self::NotStarted), (grace, Self::GraceOver), nothing]
@@ -46,9 +48,8 @@ impl Due {
             (Status::Completed | Status::Aborted | Status::Failed, _, _) => return None,
         };
         let over = ends.into_iter().filter_map(|(at, due)| {
-            // Deadlines are counted from times of the run, leases from the clock.
-            let now = if due == Self::Orphaned { context.clock } else { context.now };
-            Some((at.filter(|at| *at <= now)?, due))
+            let at = if due == Self::Orphaned { at } else { at.map(|at| at.plus_micros(ahead)) };
+            Some((at.filter(|at| *at <= context.steady.now)?, due))
         });
         over.min().map(|(_, due)| due)
     }

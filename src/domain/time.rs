@@ -32,6 +32,12 @@ impl Time {
         self.plus_micros(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000))
     }
 
+    /// The microseconds from an earlier time to this one.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> i64 {
+        self.micros.saturating_sub(earlier.micros)
+    }
+
     /// The time that comes so many microseconds later.
     #[must_use]
     pub fn plus_micros(self, micros: i64) -> Self {

@@ -241,6 +241,7 @@ mod tests {
             key: RunKey { namespace: "default".into(), run_id: format!("run-{shard}-{position}").into() },
             revision: 1.into(),
             at: Time::from_micros(i64::try_from(position).unwrap()),
+            steady_ahead_micros: 0,
             request_id: None,
             event_type: EventType::Created,
             from: None,

@@ -14,6 +14,7 @@ use super::{Description, Ledger, StoreError};
 use crate::domain::decide::{Context, Decision, decide};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::sides::contents::rows;
+use crate::domain::steady::after_all;
 use crate::domain::{Command, Decided, NewEvent, Position, Run, RunWrite, Shard, SideWrites, Time};
 
 /// A ledger that is loaded. Safe beside servers on Postgres; an SQLite file is locked for it, as for a server.
@@ -134,10 +135,13 @@ impl End {
     /// The times that events may have: from after every event that is there until now. At `now` alone, or later,
     /// where clocks were set back.
     fn times(&self) -> (i64, i64) {
-        let last = self.last.map(|(_, at)| at.micros());
-        let after = self.elsewhere.map(|at| at.micros().saturating_add(1));
-        let from = last.max(after).unwrap_or(self.now.micros() - FIRST_MICROS);
-        (from, self.now.micros().max(from))
+        let at = self.last.map(|(_, at)| at);
+        if at.is_none() && self.elsewhere.is_none() {
+            return (self.now.micros() - FIRST_MICROS, self.now.micros());
+        }
+        let from = [at.filter(|at| *at <= self.now), self.elsewhere.map(|at| at.plus_micros(1))];
+        let from = from.into_iter().flatten().max().unwrap_or(self.now).micros();
+        (from, after_all(self.now, at, self.elsewhere).micros().max(from))
     }
 }
 

@@ -18,9 +18,9 @@ pub trait Commits: OfLedger {
     ///
     /// All commands are for runs of `shard`. The rules decide them in order, each on the state that the one before it
     /// left. When this returns `Ok`, the decided events are durable; a batch that made no event writes nothing.
-    /// Positions are dense in commit order from 1; `at` never falls within a shard and is later than that of every
-    /// event of another shard whose commit had been acknowledged before this call; every event carries `commit_id`,
-    /// its request and, where decided, its keyframe. The body may run twice, when the database asks for a retry.
+    /// Positions are dense in commit order from 1; `at` never falls within a run. As long as the store's clock is not set, it
+    /// never falls within a shard either, and is later than that of every event of another shard whose commit had been
+    /// acknowledged before this call. Every event carries `commit_id`, its request and, where decided, its keyframe. The body may run twice, when the database asks for a retry.
     ///
     /// # Errors
     ///

@@ -27,6 +27,13 @@ pub struct Renewed {
     pub run: Run,
 }
 
+impl Renewed {
+    /// The same, with times of the steady clock as people are told them.
+    pub(in crate::store) fn told(self, told: impl Fn(Time) -> Time) -> Self {
+        Self { expires_at: told(self.expires_at), now: told(self.now), ..self }
+    }
+}
+
 /// A lease, and its holder's last report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptLease {
@@ -36,6 +43,14 @@ pub struct KeptLease {
     pub expires_at: Time,
     /// The holder's progress, and the time of that report.
     pub progress: Option<(Progress, Time)>,
+}
+
+impl KeptLease {
+    /// The same, with times of the steady clock as people are told them.
+    pub(in crate::store) fn told(self, told: impl Fn(Time) -> Time) -> Self {
+        let progress = self.progress.map(|(progress, at)| (progress, told(at)));
+        Self { expires_at: told(self.expires_at), progress, ..self }
+    }
 }
 
 /// A page of the runs whose time is over.

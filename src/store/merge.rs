@@ -4,22 +4,35 @@ use super::json::{self, EventColumns};
 use super::{LoggedEvent, Page, Unreadable};
 use crate::domain::{Position, Positions, Shard, Time};
 
-/// The place of an event in the merged log.
-pub(super) type Place = (Time, Shard, Position);
+/// The place of an event in the merged log: by the steady clock, so that calls come in their order also where the store's
+/// clock was set back between them.
+type Place = (Time, Shard, Position);
 
 /// The events that one shard has after its position, in order.
 #[derive(Debug)]
 pub(super) struct Part<T> {
-    pub(super) events: Vec<(Place, T)>,
+    pub(super) shard: Shard,
+    pub(super) events: Vec<(Position, T)>,
     /// Whether the shard may have more.
     pub(super) cut: bool,
 }
 
 /// Merges the shards' parts, and tells whether the page is cut. A page ends where the first cut part ends: behind
 /// that, an event of the cut shard may be missing in front of one that is here.
-fn merged<T>(parts: Vec<Part<T>>) -> (Vec<(Place, T)>, bool) {
-    let end = parts.iter().filter(|part| part.cut).filter_map(|part| part.events.last().map(|(place, _)| *place)).min();
-    let mut events: Vec<(Place, T)> = parts.into_iter().flat_map(|part| part.events).collect();
+///
+/// The events of a shard stay in their order, whatever times they bear.
+fn merged<T>(parts: Vec<Part<T>>, happened: impl Fn(&T) -> Time) -> (Vec<(Place, T)>, bool) {
+    let (mut end, mut events): (Option<Place>, Vec<(Place, T)>) = (None, Vec::new());
+    for Part { shard, events: of_shard, cut } in parts {
+        let mut newest = Time::from_micros(i64::MIN);
+        for (position, event) in of_shard {
+            newest = newest.max(happened(&event));
+            events.push(((newest, shard, position), event));
+        }
+        if let Some((place, _)) = events.last().filter(|((_, of, _), _)| cut && *of == shard) {
+            end = Some(end.map_or(*place, |end| end.min(*place)));
+        }
+    }
     events.retain(|(place, _)| end.is_none_or(|end| *place <= end));
     events.sort_unstable_by_key(|(place, _)| *place);
     (events, end.is_some())
@@ -33,14 +46,22 @@ pub(super) fn page_of(as_of: Time, parts: Vec<Part<EventColumns>>, ends: Positio
 
 /// The page that the shards' parts make, read at this time.
 pub(super) fn page(as_of: Time, parts: Vec<Part<EventColumns>>) -> Page {
-    let (events, cut) = merged(parts);
-    let events = events.into_iter().map(|((at, shard, position), columns)| match json::try_event(columns) {
-        Ok(event) => Ok(LoggedEvent { shard, position, event }),
-        Err(unreadable) => {
-            let (EventColumns { key, revision, .. }, error) = *unreadable;
-            Err(Unreadable { shard, position, at, key, revision, error })
-        }
+    let read = |Part { shard, events, cut }: Part<EventColumns>| {
+        let events = events.into_iter().map(|(position, columns)| {
+            let event = json::try_event(columns).map(|event| LoggedEvent { shard, position, event });
+            let event = event.map_err(|unreadable| {
+                let (EventColumns { key, revision, at, .. }, error) = *unreadable;
+                Unreadable { shard, position, at, key, revision, error }
+            });
+            (position, event)
+        });
+        Part { shard, events: events.collect(), cut }
+    };
+    let (events, cut) = merged(parts.into_iter().map(read).collect(), |event| match event {
+        Ok(LoggedEvent { event, .. }) => event.at.plus_micros(event.steady_ahead_micros),
+        Err(unreadable) => unreadable.at,
     });
+    let events = events.into_iter().map(|(_, event)| event);
     Page { as_of, events: events.collect(), cut, ends: None }
 }
 
@@ -48,14 +69,26 @@ pub(super) fn page(as_of: Time, parts: Vec<Part<EventColumns>>) -> Page {
 mod tests {
     use super::*;
 
-    fn part(shard: u16, times: &[i64], cut: bool) -> Part<()> {
-        let events = times.iter().zip(1..).map(|(at, position)| ((Time::from_micros(*at), Shard(shard), position), ()));
-        Part { events: events.collect(), cut }
+    fn part(shard: u16, times: &[i64], cut: bool) -> Part<i64> {
+        let events = times.iter().zip(1..).map(|(at, position)| (position, *at));
+        Part { shard: Shard(shard), events: events.collect(), cut }
     }
 
-    fn times(parts: Vec<Part<()>>) -> (Vec<i64>, bool) {
-        let (events, cut) = merged(parts);
-        (events.into_iter().map(|((at, ..), ())| at.micros()).collect(), cut)
+    fn times(parts: Vec<Part<i64>>) -> (Vec<i64>, bool) {
+        let (events, cut) = merged(parts, |at| Time::from_micros(*at));
+        (events.into_iter().map(|(_, at)| at).collect(), cut)
+    }
+
+    #[test]
+    fn events_of_a_shard_stay_in_their_order_and_none_is_passed_over() {
+        let (wrong, right) = (part(0, &[1, 900, 2, 3], true), part(1, &[2, 4, 5], false));
+        assert_eq!(times(vec![wrong, right]), (vec![1, 2, 4, 5, 900, 2, 3], true));
+        let (wrong, right) = (part(0, &[1, 900, 2, 3], false), part(1, &[2, 4, 5], true));
+        assert_eq!(
+            times(vec![wrong, right]),
+            (vec![1, 2, 4, 5], true),
+            "what is left out comes with the next page, whole"
+        );
     }
 
     #[test]

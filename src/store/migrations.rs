@@ -7,11 +7,15 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The oldest release that can work with this release's schema. Every migration raises the database's `min_release`
 /// to it, and nothing else does.
-pub const MIN_RELEASE: &str = "0.7.0";
+pub const MIN_RELEASE: &str = "0.8.0";
 
 /// The migration that brings the ledger its key. On SQLite the program that migrates draws the key, in the transaction
 /// of this step.
 pub const SEAL_KEY: u32 = 9;
+
+/// The migration that brings the ledger its steady clock. On SQLite the program that migrates knows the time from which on the
+/// ledger has it.
+pub const STEADY: u32 = 18;
 
 /// One step of the schema: the same number and name in both stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,7 @@ pub const POSTGRES: &[Migration] = &[
     },
     Migration { number: 16, name: "lifecycles", sql: include_str!("../../migrations/postgres/0016_lifecycles.sql") },
     Migration { number: 17, name: "suspension", sql: include_str!("../../migrations/postgres/0017_suspension.sql") },
+    Migration { number: STEADY, name: "steady", sql: include_str!("../../migrations/postgres/0018_steady.sql") },
 ];
 
 /// SQLite's migrations in order.
@@ -93,6 +98,7 @@ pub const SQLITE: &[Migration] = &[
     },
     Migration { number: 16, name: "lifecycles", sql: include_str!("../../migrations/sqlite/0016_lifecycles.sql") },
     Migration { number: 17, name: "suspension", sql: include_str!("../../migrations/sqlite/0017_suspension.sql") },
+    Migration { number: STEADY, name: "steady", sql: include_str!("../../migrations/sqlite/0018_steady.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

@@ -356,8 +356,9 @@ impl Upkeep for PostgresStore {
     }
 
     async fn tidy(&self) -> Result<bool, StoreError> {
-        let counted = max_running::tidy(&self.commits.sessions).await?;
-        Ok(claims::forget(&self.commits.sessions).await? || counted)
+        let now = self.commits.uptime.steady().now;
+        let counted = max_running::tidy(&self.commits.sessions, now).await?;
+        Ok(claims::forget(&self.commits.sessions, now).await? || counted)
     }
 }
 
@@ -445,7 +446,7 @@ impl Purges for PostgresStore {
     }
 
     async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
-        retention::due(&self.commits.sessions, shard, walk, (after, upto)).await
+        retention::due(&self.commits.sessions, shard, walk, (after, upto), self.commits.uptime.steady()).await
     }
 
     async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {

@@ -93,7 +93,7 @@ impl SqliteStore {
             errors::opening(&location, move || open::file(&path, &options, its_clock.as_ref(), open::READERS)).await?;
         Ok(Self {
             connections: opened.connections,
-            clock: Arc::new(UptimeClock::new(clock)),
+            clock: Arc::new(UptimeClock::new(clock, opened.kept)),
             ledger: opened.ledger,
             description,
             redacted: Arc::default(),
@@ -117,7 +117,7 @@ impl SqliteStore {
         let opened = errors::opening("memory", move || open::memory(&options, its_clock.as_ref())).await?;
         Ok(Self {
             connections: opened.connections,
-            clock: Arc::new(UptimeClock::new(clock)),
+            clock: Arc::new(UptimeClock::new(clock, opened.kept)),
             ledger: opened.ledger,
             description,
             redacted: Arc::default(),
@@ -228,7 +228,7 @@ impl RunLog for SqliteStore {
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         let (after, clock, shard_count) = (after.clone(), self.clock.clone(), self.ledger.shard_count);
         let page = move |connection: &mut rusqlite::Connection| {
-            changes::page(connection, shard_count, &after, limit, bytes_max, clock.as_ref())
+            changes::page(connection, shard_count, &after, limit, bytes_max, clock.clock())
         };
         self.connections.read(page).await?
     }
@@ -246,7 +246,7 @@ impl RunLog for SqliteStore {
         let (namespace, after, clock) = (namespace.clone(), after.clone(), self.clock.clone());
         let shard_count = self.ledger.shard_count;
         let page = move |connection: &mut rusqlite::Connection| {
-            changes::page_of(connection, shard_count, &namespace, &after, limit, bytes_max, clock.as_ref())
+            changes::page_of(connection, shard_count, &namespace, &after, limit, bytes_max, clock.clock())
         };
         self.connections.read(page).await?
     }
@@ -378,15 +378,16 @@ impl Upkeep for SqliteStore {
         self.connections.write(move |connection| claims::replay(connection, &key)).await?
     }
 
-    /// No other process asks for a stamp. But where renewals failed, their workers may be gone, and no other call
-    /// would find that the store writes again.
+    /// No other process asks for a stamp. But a restart asks how much time has passed, where any lease or deadline is to
+    /// come; and where renewals failed, their workers may be gone, and no other call would find that the store writes again.
     async fn stay_alive(&self) -> Result<(), StoreError> {
-        if !self.clock.is_failing() {
+        let is_wanted = self.clock.is_failing() || self.clock.is_unkept();
+        if !is_wanted && !self.connections.read(|connection| leases::has_any_to_come(connection)).await?? {
             return Ok(());
         }
         let clock = self.clock.clone();
-        let trial = async { self.connections.write(move |connection| leases::try_to_write(connection, &clock)).await? };
-        self.clock.making(trial).await
+        let stamp = async { self.connections.write(move |connection| leases::stamp(connection, &clock)).await? };
+        self.clock.making(stamp).await
     }
 
     fn tick(&self) {
@@ -406,12 +407,12 @@ impl Upkeep for SqliteStore {
         loop {
             let clock = self.clock.clone();
             let read = move |connection: &mut rusqlite::Connection| {
-                max_running::page(connection, after.as_ref(), clock.as_ref())
+                max_running::page(connection, after.as_ref(), clock.steady().now)
             };
             let max_running::Page { over, next } = self.connections.read(read).await??;
             if !over.is_empty() {
                 let clock = self.clock.clone();
-                self.connections.write(move |it| max_running::forget(it, &over, clock.as_ref())).await??;
+                self.connections.write(move |it| max_running::forget(it, &over, clock.steady().now)).await??;
             }
             if next.is_none() {
                 break;
@@ -420,7 +421,7 @@ impl Upkeep for SqliteStore {
         }
         loop {
             let clock = self.clock.clone();
-            if !self.connections.write(move |connection| claims::forget(connection, clock.as_ref())).await?? {
+            if !self.connections.write(move |connection| claims::forget(connection, clock.steady().now)).await?? {
                 return Ok(false);
             }
         }
@@ -478,11 +479,11 @@ impl Purges for SqliteStore {
 
     async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
         let (walk, clock) = (walk.clone(), self.clock.clone());
-        self.connections.read(move |it| retention::due(it, shard, &walk, (after, upto), clock.as_ref())).await?
+        self.connections.read(move |it| retention::due(it, shard, &walk, (after, upto), clock.steady())).await?
     }
 
     async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
         let (walk, due, clock) = (walk.clone(), due.clone(), self.clock.clone());
-        self.connections.write(move |it| retention::purge(it, shard, &walk, &due, clock.as_ref())).await?
+        self.connections.write(move |it| retention::purge(it, shard, &walk, &due, clock.clock())).await?
     }
 }

@@ -223,8 +223,9 @@ fn watches() -> Vec<Panel> {
                 (rate_by(&metrics::LEASE_RENEWALS, "", "outcome"), "renewals {{outcome}}"),
                 (rate_by(&metrics::SWEEP_ENDED, "", "reason"), "ended: {{reason}}"),
                 (rate_by(&metrics::PURGED, "", "instance"), "purged {{instance}}"),
+                (rate_by(&metrics::CLOCK_STEPS, "", "clock"), "clock set: {{clock}}"),
             ],
-            "Renewals, runs that the authority ended, and runs that it purged.",
+            "Renewals, runs that the authority ended, and runs that it purged; and how often a clock was set.",
         ),
         panel(
             "Claims",

@@ -122,6 +122,8 @@ metrics! {
     SWEEP_DURATION: Kind::Histogram(OF_TIMES), "runledger.sweep.duration", "s", ["outcome"];
     /// Runs that the authority ended, by the reason.
     SWEEP_ENDED: Kind::Counter, "runledger.sweep.ended", "{run}", ["reason"];
+    /// Times that a clock was set, as this server noticed: the store's, or its own.
+    CLOCK_STEPS: Kind::Counter, "runledger.clock.steps", "{step}", ["clock", "direction"];
     /// Runs that were purged, since their namespace keeps them no longer.
     PURGED: Kind::Counter, "runledger.purged", "{run}", [];
     /// Time since the last sweep of the shard that was swept the longest ago.

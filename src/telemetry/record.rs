@@ -117,6 +117,13 @@ pub fn swept(reason: &'static str) {
     }
 }
 
+/// A clock that was set.
+pub fn clock_step(clock: &'static str, is_forward: bool) {
+    if let Some(on) = Instruments::get() {
+        on.clock_steps.count([("clock", clock), ("direction", if is_forward { "forward" } else { "back" })]);
+    }
+}
+
 /// Runs that were purged.
 pub fn purged(runs: u64) {
     if let Some(on) = Instruments::get()

@@ -339,6 +339,7 @@ mod tests {
                 unbegun: None,
                 rest_micros: 2_000,
                 grantee: None,
+                steady_ahead_micros: 8,
             },
             refinements: Some(Box::new(Refinements {
                 input: Some(ContentDigest::of("{}")),

@@ -3,6 +3,7 @@
 pub(crate) mod asking;
 mod batches;
 mod changes;
+mod clocks;
 mod fixture;
 mod history;
 mod leases;
@@ -48,6 +49,12 @@ macro_rules! conformance {
 }
 
 conformance! { conforms:
+    clocks: [
+        a_deadline_comes_when_its_length_has_passed_however_the_clock_is_set
+        a_lease_lives_for_its_ttl_however_the_clock_is_set
+        a_clock_that_was_ahead_for_a_moment_is_in_no_other_runs_times
+        time_at_rest_is_counted_by_what_passes
+    ]
     batches: [
         commands_on_one_run_are_decided_on_the_state_that_the_one_before_it_left
         a_refusal_leaves_its_neighbours_unharmed
@@ -212,6 +219,9 @@ conformance! { conforms:
 
 // Behaviours that are seen past the store: in its tables.
 conformance! { conforms_on_disk:
+    clocks: [
+        a_clock_that_was_set_back_over_a_restart_keeps_no_run
+    ]
     leases: [
         a_restart_of_any_length_gives_each_lease_one_whole_ttl
         renewals_that_could_not_be_made_count_as_an_outage

@@ -41,6 +41,7 @@ pub(super) fn pending(at: usize, instance: &str, owner: Option<&str>) -> Run {
         key: RunKey { namespace: "default".into(), run_id: format!("run-{at}").into() },
         revision: 1.into(),
         at: Time::from_micros(i64::try_from(at).unwrap()),
+        steady_ahead_micros: 0,
         request_id: None,
         event_type: EventType::Created,
         from: None,

@@ -182,6 +182,7 @@ mod tests {
             key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
             revision: 1.into(),
             at: Time::from_micros(1_764_000_000_123_400),
+            steady_ahead_micros: 0,
             request_id: None,
             event_type: EventType::Created,
             from: None,

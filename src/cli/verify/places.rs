@@ -2,17 +2,17 @@
 
 use super::difference::{Difference, Row};
 use super::{Ledger, PATIENCE, patiently};
+use crate::domain::Shard;
 use crate::domain::ids::shard_of;
-use crate::domain::{Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::{PlaceRow, Tombstones};
 
-/// Positions are dense from 1 but for those of purged runs, times never fall, and every event has a run that has come at
+/// Positions are dense from 1 but for those of purged runs, and every event has a run that has come at
 /// least as far.
 pub(super) async fn walk(ledger: &Ledger, shard: Shard) -> Result<(), StoreError> {
     let mut differences = Vec::new();
     let mut after = i64::MIN;
-    let mut end: Option<(i64, Time)> = None;
+    let mut end: Option<i64> = None;
     let mut gaps = Gaps::default();
     let before = patiently(PATIENCE, || ledger.inspect.tombstones(shard)).await?;
     loop {
@@ -30,9 +30,7 @@ pub(super) async fn walk(ledger: &Ledger, shard: Shard) -> Result<(), StoreError
             let mut said = Row { table: "run_events", key: &key, differences: &mut differences };
             follows(&place, end, &mut gaps, &mut said);
             has_run(ledger, shard, &place, &mut said);
-            // A single time that is too late would make all later events look early, so that each time is compared with
-            // the one before it only.
-            end = Some((place.position, place.at));
+            end = Some(place.position);
         }
         ledger.found(&mut differences).await;
     }
@@ -72,8 +70,8 @@ impl Gaps {
     }
 }
 
-fn follows(place: &PlaceRow, end: Option<(i64, Time)>, gaps: &mut Gaps, said: &mut Row<'_>) {
-    let expected = end.map_or(1, |(position, _)| position.saturating_add(1));
+fn follows(place: &PlaceRow, end: Option<i64>, gaps: &mut Gaps, said: &mut Row<'_>) {
+    let expected = end.map_or(1, |position| position.saturating_add(1));
     if place.position > expected {
         gaps.missing += place.position - expected;
         gaps.last = place.position - 1;
@@ -82,9 +80,6 @@ fn follows(place: &PlaceRow, end: Option<(i64, Time)>, gaps: &mut Gaps, said: &m
         }
     } else if place.position < expected {
         said.differs("position", expected, place.position);
-    }
-    if let Some((_, at)) = end.filter(|(_, at)| place.at < *at) {
-        said.differs("at", format!("{at} or later"), place.at);
     }
 }
 

@@ -149,6 +149,10 @@ impl<'a> Replay<'a> {
                 Status::allows(event.from, event.to)
             }
         };
+        // Times never fall within a run; a run after another one may bear an earlier time, where the clock was set back.
+        if let Some(at) = self.run.as_ref().map(|run| run.updated_at).filter(|at| event.at < *at) {
+            said.differs("at", format!("{at} or later"), event.at);
+        }
         if !allowed {
             let from = event.from.map_or("nothing", Status::name);
             said.differs("event.to", format!("what may follow {from}"), event.to);
@@ -293,7 +297,13 @@ fn active(row: &RunRow, run: &Run, said: &mut Row<'_>) {
                 said.differs("started_at", run.started_at, started_at);
             }
             let shown = |at: Option<Time>| at.map(|at| at.to_string());
-            said.same("due_at", &shown(run.due_at()), &shown(due_at));
+            // Of a run that was written while the clock was ahead, before the ledger had a steady clock, the time that is left
+            // was counted from then on: it is due earlier than its events say.
+            let is_sooner = run.supervision.steady_ahead_micros == 0
+                && run.due_at().zip(due_at).is_some_and(|(expected, found)| found < expected && found < run.updated_at);
+            if !is_sooner {
+                said.same("due_at", &shown(run.due_at()), &shown(due_at));
+            }
         }
     }
 }

@@ -34,12 +34,12 @@ pub(super) fn take(run: &Run, claim: &Claim, command: &Command, context: &Contex
 fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> {
     let epoch = run.supervision.epoch();
     let held = context.sides.lease.filter(|held| held.epoch == epoch);
-    let is_over = held.is_some_and(|held| held.expires_at <= context.clock);
+    let is_over = held.is_some_and(|held| held.expires_at <= context.steady.now);
     let is_free = is_over || run.supervision.lease.is_some_and(|lease| lease.released);
     if is_free && claim.only.is_none() {
         return Ok(());
     }
-    let expires_at = held.map(|held| held.expires_at);
+    let expires_at = held.map(|held| context.steady.shown(held.expires_at));
     Err(Refusal::LeaseHeld { epoch, expires_at, ready: false, run: run.summary() })
 }
 

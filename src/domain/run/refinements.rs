@@ -204,6 +204,14 @@ impl Refinements {
         }
     }
 
+    /// Keeps a suspension's deadline where it is by the [steady clock](crate::domain::steady).
+    pub(in crate::domain) fn reckon_anew(refinements: &mut Option<Box<Self>>, shift: i64) {
+        let suspension = refinements.as_mut().filter(|_| shift != 0).and_then(|all| all.suspension.as_mut());
+        if let Some(deadline) = suspension.and_then(|suspension| suspension.deadline.as_mut()) {
+            *deadline = deadline.plus_micros(shift);
+        }
+    }
+
     /// No refinements are none.
     pub(in crate::domain) fn keep(refinements: &mut Option<Box<Self>>, all: Box<Self>) {
         *refinements = Some(all).filter(|all| **all != Self::default());

@@ -105,9 +105,14 @@ pub struct Supervision {
     /// says who it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grantee: Option<Box<Principal>>,
-    /// The total time that the run has been at rest, in microseconds, which does not count towards `run_timeout_ms`.
+    /// The total time that the run has been at rest, in microseconds, which does not count towards `run_timeout_ms`, and the
+    /// time by which the store's clock was set forward meanwhile.
     #[serde(skip_serializing_if = "is_zero")]
     pub rest_micros: i64,
+    /// By how much the ledger's [steady clock](crate::domain::steady) is ahead of the clock that the deadlines are told by,
+    /// in microseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub steady_ahead_micros: i64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
@@ -183,6 +188,24 @@ impl Supervision {
         }
     }
 
+    /// Keeps the deadlines of a run that has been started where they are by the steady clock, before an event is folded that
+    /// notes another difference of the clocks. While the run is at rest, its time stands still by itself.
+    pub(in crate::domain) fn reckon_anew(&mut self, shift: i64, is_at_rest: bool) {
+        if shift == 0 {
+            return;
+        }
+        if !is_at_rest {
+            self.rest_micros += shift;
+        }
+        let deadlines = [
+            self.abort_request.as_mut().and_then(|request| request.deadline.as_mut()),
+            self.ready.as_mut().and_then(|ready| ready.deadline.as_mut()),
+        ];
+        for deadline in deadlines.into_iter().flatten() {
+            *deadline = deadline.plus_micros(shift);
+        }
+    }
+
     /// Whether the authority has nothing to watch over.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -216,9 +239,14 @@ impl Run {
         Some(self.running_at?.plus_ms(run_timeout_ms?).plus_micros(rest_micros))
     }
 
-    /// The time at which the authority has to end the run by itself, with or without a lease; none: never.
+    /// The time at which the authority has to end the run by itself, with or without a lease, by the
+    /// [steady clock](crate::domain::steady); none: never.
     #[must_use]
     pub fn due_at(&self) -> Option<Time> {
+        Some(self.first_deadline()?.plus_micros(self.supervision.steady_ahead_micros))
+    }
+
+    fn first_deadline(&self) -> Option<Time> {
         let deadline = match self.status {
             Status::Pending => self.supervision.start_deadline,
             Status::Running => match (&self.supervision.ready, self.suspension()) {

@@ -39,11 +39,11 @@ impl Leases {
         self.rows.get(&command.key).copied()
     }
 
-    pub(super) fn apply(&mut self, command: &Command, event: &Event, run: &Run, clock: Time) {
+    pub(super) fn apply(&mut self, command: &Command, event: &Event, run: &Run, steady: Time) {
         if run.is_at_rest() {
             self.rows.remove(&command.key);
         } else if let Some(lease) = event.changes.supervision.lease {
-            self.rows.insert(command.key.clone(), HeldLease::granted(lease, clock));
+            self.rows.insert(command.key.clone(), HeldLease::granted(lease, steady));
         }
     }
 }

@@ -277,6 +277,7 @@ fn entry(Logged { shard, position, kind, .. }: Logged, positions: &[Position]) -
         key: key.clone(),
         revision: 1.into(),
         at: Time::from_micros(0),
+        steady_ahead_micros: 0,
         request_id: None,
         event_type: EventType::Created,
         from: None,

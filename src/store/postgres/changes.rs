@@ -110,15 +110,15 @@ union all
 
     /// One shard's events, by position.
     fn part(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Part<EventColumns>, StoreError> {
-        let mut part = Part { events: Vec::with_capacity(rows.len()), cut: rows.len() >= limit };
+        let shard = rows.first().map_or(Ok(Shard(0)), |row| self.shard(row))?;
+        let mut part = Part { shard, events: Vec::with_capacity(rows.len()), cut: rows.len() >= limit };
         let (mut text, mut stored) = (0, 0);
         for row in rows {
-            let shard = self.shard(row)?;
             let (position, columns) = events::logged(row, shard)?;
             text += columns.event.len();
             stored =
                 Reader { table: "run_events", row, key: &|| format!("an event of shard {}", shard.0) }.get("stored")?;
-            part.events.push(((columns.at, shard, position), columns));
+            part.events.push((position, columns));
         }
         // The statement counts bytes as stored, the reader counts text: compressed or full of numbers, either is the
         // longer.

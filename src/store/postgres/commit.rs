@@ -120,8 +120,8 @@ impl CommitPath {
         let sessions =
             Sessions::new(connector, options.connections, supervisor, Some(&lineage), move || forget.forget());
         safety::isolated(&sessions, location).await?;
-        let now = clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
-        let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(now, options.monotonic));
+        let told = clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
+        let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(&told, options.elapsed));
         Ok(Self { sessions, hints, lineage, ends, shard_count, uptime })
     }
 }
@@ -231,7 +231,7 @@ async fn attempt_on(
     drop(reads);
     commits.hints.clock(now);
     commits.hints.namespaces().note(&loaded.sides.namespaces);
-    let last = loaded.last.map_or(0, |(position, _)| position);
+    let (last, at, steady) = (loaded.last, loaded.now, loaded.steady.now);
 
     loaded.sides.lifecycles =
         lifecycles(session, commits, deadline, rules.lifecycles(commands, kept.as_ref().unwrap_or(&loaded.runs)))
@@ -253,14 +253,14 @@ async fn attempt_on(
             (rules.decide(commands, Loaded { runs, ..loaded }), RestedOn::Nothing)
         }
     };
-    let Some(first) = decided.events.first() else {
+    if decided.events.is_empty() {
         // Nothing to make durable: a COMMIT would be as sure, but need not be told apart from one that writes.
         before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
         return Ok(decided);
-    };
+    }
 
     redact::rewrite(session, deadline, smallint(shard), &decided.events).await?;
-    let write = write(smallint(shard), commit_id, first.event.at, &decided, Place::After(last));
+    let write = write(smallint(shard), commit_id, (at, steady), &decided, Place::After(last));
     let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
     let arguments = write.arguments();
     let _writes = traces::part("store.write_and_commit");

@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 
 use super::min_release;
 use super::rows::Reader;
+use crate::domain::steady::PRESENT_MICROS;
 use crate::domain::{LedgerEpoch, Position, Time};
 use crate::store::StoreError;
 
@@ -54,7 +55,7 @@ where l.singleton",
 pub(super) struct Ends {
     /// The shard's last event: its position and time; none in an empty shard.
     pub(super) last: Option<(Position, Time)>,
-    /// The latest time in the other shards.
+    /// The latest time in the other shards, of those that are of the present.
     pub(super) elsewhere: Option<Time>,
     /// The store's clock.
     pub(super) now: Time,
@@ -72,7 +73,7 @@ impl Ends {
         };
         let min_release = min_release::admits(first)?.into();
         let ledger_epoch = Reader { table: "ledger", row: first, key: &|| "the only row".to_owned() }.get("epoch")?;
-        let now = Reader { table: "clock_timestamp()", row: first, key: &String::new }.get("now")?;
+        let now: Time = Reader { table: "clock_timestamp()", row: first, key: &String::new }.get("now")?;
         let (mut last, mut elsewhere) = (None, None);
         for row in rows {
             let event = Reader { table: "run_events", row, key: &|| "the last of a shard".to_owned() };
@@ -82,7 +83,7 @@ impl Ends {
             if of == shard {
                 last = Some((event.get("position")?, at));
             } else {
-                elsewhere = elsewhere.max(Some(at));
+                elsewhere = elsewhere.max(Some(at).filter(|at: &Time| at.since(now) <= PRESENT_MICROS));
             }
         }
         Ok(Self { last, elsewhere, now, min_release, ledger_epoch })

@@ -5,6 +5,8 @@ pub(super) mod columns;
 use tokio_postgres::types::ToSql;
 
 use self::columns::{Argument, Columns};
+use super::rows::At;
+use crate::domain::Time;
 
 /// The parts of a statement, as they are collected.
 #[derive(Default)]
@@ -16,6 +18,8 @@ pub(super) struct Parts<'a> {
     /// Conditions on the numbers of rows that were written.
     pub(super) counted: Vec<String>,
     pub(super) arguments: Vec<Argument<'a>>,
+    /// The table with the steady clock, where a part has asked for it.
+    pub(super) steady: Option<String>,
 }
 
 impl<'a> Parts<'a> {
@@ -53,10 +57,27 @@ impl<'a> Parts<'a> {
         format!("cardinality({})", values[0])
     }
 
+    /// The steady clock in a commit, by the database's clock; not far from where this process takes it to be, as the clock may
+    /// have been set a moment ago.
+    pub(super) fn steady_now(&mut self, steady: Time) -> &'static str {
+        if self.steady.is_none() {
+            let steady = self.add("timestamptz", At(steady));
+            let now = near("place.now + u.steady_ahead", &steady);
+            self.steady =
+                Some(format!("steady as materialized (select {now} as now from place, uptime u where u.singleton)"));
+        }
+        "(select now from steady)"
+    }
+
     /// Demands that a part writes so many rows.
     pub(super) fn count(&mut self, part: &str, rows: &str) {
         self.counted.push(format!("(select count(*) from {part}) = {rows}"));
     }
+}
+
+/// A time of the steady clock, held to at most a second after the time that this process takes it to be.
+pub(super) fn near(time: &str, expected: &str) -> String {
+    format!("least(greatest({time}, {expected}), {expected} + interval '1 s')")
 }
 
 /// A row by its whole key. In a subquery, each row is looked up by index one by one, whatever the planner thinks of

@@ -8,7 +8,7 @@ use crate::domain::{Shard, Time};
 use crate::store::error::Source;
 pub(super) use crate::store::rows::Reader;
 use crate::store::rows::{Column, Columns};
-pub(super) use crate::store::scalars::{after_all, bigint, shown};
+pub(super) use crate::store::scalars::{bigint, shown};
 
 /// 2000-01-01, from where Postgres counts, in microseconds since 1970-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;

@@ -1,4 +1,8 @@
-//! This replica's uptime by the database's clock, which is estimated from answers and from this process's own clock.
+//! This replica's uptime by the steady clock, and that clock, which goes by the time that passes for this process.
+//!
+//! The row of `uptime` says by how much the steady clock is ahead of the database's. Where that clock was set, the first
+//! replica that notices says there by how much it is ahead from then on; the others hear of it with their stamps. A replica
+//! that others are ahead of was not running meanwhile, and takes the steady clock from them.
 //!
 //! A statement that needs the uptime takes it along, as of the moment before it is sent. A statement that was held up
 //! on its way finds by its `expected` that the uptime is no longer so, and then finds no lease over.
@@ -8,33 +12,55 @@ pub(super) mod statements;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::rows::{At, bigint};
-use crate::domain::Time;
-use crate::store::StoreError;
+use crate::domain::{Steady, Time};
+use crate::store::steady::{Kept, is_step, told_step};
 use crate::store::uptime::{Ended, GAP, Uptime};
+use crate::store::{Elapsed, StoreError};
 
 /// An answer that came within this time tells the clock anew.
 const QUICK_MAX: Duration = Duration::from_millis(20);
 
-/// The uptime and the estimate of the clock.
+/// A stamp of another replica that is so much ahead shows that this one was not running, in microseconds. Stamps come once a
+/// second.
+const AHEAD_OF_US_MICROS: i64 = 1_000_000;
+
+/// A difference up to this, after another replica has noticed a step, is one of what the two noticed, in microseconds.
+const NOTICED_APART_MICROS: i64 = 2_000_000;
+
+/// The uptime and the estimate of the steady clock.
 pub(super) struct ReplicaUptime {
-    /// See [`OpenOptions::monotonic`](crate::store::OpenOptions::monotonic).
-    monotonic: fn() -> Instant,
+    /// See [`OpenOptions::elapsed`](crate::store::OpenOptions::elapsed).
+    elapsed: Elapsed,
+    since: Time,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
-    /// A moment by the database's clock, and by this process's.
-    told: (Time, Instant),
+    /// A moment by the steady clock, and by the time that has passed for this process.
+    told: (Time, Duration),
+    /// By how much it is ahead of the database's clock, as the row said last.
+    ahead: i64,
+    /// What the row is to say instead, as far as this replica has noticed.
+    to_keep: Option<i64>,
     uptime: Uptime,
+}
+
+/// What the database told of its clock, and of the steady one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// The database's clock.
+    pub(super) clock: Time,
+    /// By how much the steady clock is ahead of it, in microseconds, as was noticed last.
+    pub(super) ahead: i64,
+    /// The steady clock at the last stamp of any replica.
+    pub(super) alive_at: Time,
 }
 
 /// The uptime that goes with a statement.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// The database's clock.
+    /// The steady clock.
     pub(super) expected: At,
     /// The time since when this replica has been up.
     pub(super) begun: At,
@@ -45,39 +71,55 @@ pub(super) struct Sent {
 }
 
 impl ReplicaUptime {
-    /// The uptime of a replica that starts when the database's clock shows this time.
-    pub(super) fn new(now: Time, monotonic: fn() -> Instant) -> Self {
-        Self { monotonic, inner: Mutex::new(Inner { told: (now, monotonic()), uptime: Uptime::new(now, GAP) }) }
+    /// The uptime of a replica that starts when the database tells this.
+    pub(super) fn new((told, since): &(Told, Time), elapsed: Elapsed) -> Self {
+        let kept = Kept { alive_at: told.alive_at, ahead: told.ahead, since: *since };
+        let now = kept.resumed(told.clock);
+        let (ahead, uptime) = (told.ahead, Uptime::new(now, GAP));
+        let inner = Inner { told: (now, (elapsed.0)()), ahead, to_keep: None, uptime };
+        Self { elapsed, since: *since, inner: Mutex::new(inner) }
+    }
+
+    /// The steady clock.
+    pub(super) fn steady(&self) -> Steady {
+        let inner = self.held();
+        Steady { now: inner.at((self.elapsed.0)()), ahead: inner.ahead, since: self.since }
     }
 
     pub(super) fn tick(&self) {
         let mut inner = self.held();
-        let now = inner.at((self.monotonic)());
+        let now = inner.at((self.elapsed.0)());
         inner.uptime.tick(now);
     }
 
     pub(super) fn waited(&self, queued: Duration) {
         let mut inner = self.held();
-        let now = inner.at((self.monotonic)());
+        let now = inner.at((self.elapsed.0)());
         inner.uptime.waited(micros(queued), now);
     }
 
     pub(super) fn sent(&self) -> Sent {
         let seen = {
             let inner = self.held();
-            inner.uptime.seen(inner.at((self.monotonic)()))
+            inner.uptime.seen(inner.at((self.elapsed.0)()))
         };
         let (below, ends) = seen.interruptions().map(|(below_ms, end)| (bigint(below_ms), At(end))).unzip();
         Sent { expected: At(seen.now), begun: At(seen.begun), below, ends }
     }
 
-    /// Makes a renewal or a stamp, whose answer may tell the database's clock.
+    /// By how much the steady clock is ahead, as the row says it and as it is to say it; none where it says so.
+    fn to_keep(&self) -> Option<(i64, i64)> {
+        let mut inner = self.held();
+        Some((inner.ahead, inner.to_keep.take()?))
+    }
+
+    /// Makes a renewal or a stamp, whose answer may tell the clocks.
     pub(super) async fn making<T>(
         &self,
         made: impl Future<Output = Result<T, StoreError>>,
-        told: impl FnOnce(&T) -> Option<Time>,
+        told: impl FnOnce(&T) -> Option<Told>,
     ) -> Result<T, StoreError> {
-        let sent = (self.monotonic)();
+        let sent = (self.elapsed.0)();
         let number = {
             let mut inner = self.held();
             let now = inner.at(sent);
@@ -85,8 +127,8 @@ impl ReplicaUptime {
         };
         let mut asked = Asked { replica: self, number, ended: Ended::Unknown };
         let made = made.await;
-        if let Some(now) = made.as_ref().ok().and_then(told) {
-            self.held().tell(now, sent, (self.monotonic)());
+        if let Some(told) = made.as_ref().ok().and_then(told) {
+            self.held().tell(told, sent, (self.elapsed.0)());
         }
         asked.ended = Ended::of(&made);
         made
@@ -99,21 +141,32 @@ impl ReplicaUptime {
 }
 
 impl Inner {
-    /// The database's clock at a moment of this process's.
-    fn at(&self, moment: Instant) -> Time {
+    /// The steady clock at a moment of this process.
+    fn at(&self, moment: Duration) -> Time {
         let (told, at) = self.told;
-        let since = micros(moment.saturating_duration_since(at)) - micros(at.saturating_duration_since(moment));
-        Time::from_micros(told.micros().saturating_add(since))
+        told.plus_micros(micros(moment.saturating_sub(at)) - micros(at.saturating_sub(moment)))
     }
 
-    /// Notes that the database's clock showed this time between two moments. Where the estimate rules that out, one
-    /// of the clocks was set, or this machine slept.
-    fn tell(&mut self, now: Time, sent: Instant, received: Instant) {
+    /// Notes that the database's clock showed a time between two moments. Where the estimate rules that out, that clock was
+    /// set, or this process did not run.
+    fn tell(&mut self, told: Told, sent: Duration, received: Duration) {
         let (earliest, latest) = (self.at(sent), self.at(received));
-        let off = now.micros() - now.clamp(earliest, latest).micros();
-        let (told, at) = self.told;
-        self.told = (Time::from_micros(told.micros().saturating_add(off)), at);
-        let took = received.saturating_duration_since(sent);
+        let now = told.clock.plus_micros(told.ahead);
+        let off = now.since(now.clamp(earliest, latest));
+        let noticed_by_another = told.ahead - self.ahead;
+        if is_step(noticed_by_another) {
+            told_step("store", -noticed_by_another);
+        }
+        self.ahead = told.ahead;
+        let is_ours = is_step(noticed_by_another) && off.abs() < NOTICED_APART_MICROS
+            || told.alive_at.since(latest) > AHEAD_OF_US_MICROS;
+        if is_step(off) && !is_ours {
+            self.to_keep = Some(told.ahead - off);
+            return;
+        }
+        let (steady, at) = self.told;
+        self.told = (steady.plus_micros(off), at);
+        let took = received.saturating_sub(sent);
         if took <= QUICK_MAX {
             self.told = (now, sent + took / 2);
         }
@@ -133,7 +186,7 @@ struct Asked<'a> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let mut inner = self.replica.held();
-        let now = inner.at((self.replica.monotonic)());
+        let now = inner.at((self.replica.elapsed.0)());
         inner.uptime.answered(self.number, now, self.ended);
     }
 }

@@ -98,7 +98,7 @@ fn write(
     if last_run_id(&transaction, shard, &load.prefix)? != load.after {
         return Err(LoadError::Taken { prefix: load.prefix });
     }
-    let decided = bulk::decided(load.histories, &commit::load::end(&transaction, shard, clock)?)?;
+    let decided = bulk::decided(load.histories, &commit::load::end(&transaction, shard, clock.now())?)?;
     commit::write::write(&transaction, shard, commit_id, &decided, clock.now())?;
     transaction.commit().map_err(errors::statement)?;
     u64::try_from(decided.events.len()).map_err(|error| bulk::broken(error).into())

@@ -6,8 +6,7 @@ use rusqlite::{Connection, Row, Transaction};
 
 use super::rows::{Yielding, bigint, each};
 use super::{ends, errors};
-use crate::clock::Clock;
-use crate::domain::{Namespace, Position, Positions, Shard};
+use crate::domain::{Namespace, Position, Positions, Shard, Time};
 use crate::store::json::EventColumns;
 use crate::store::merge::{self, Part};
 use crate::store::rows::events;
@@ -22,7 +21,8 @@ const PART_OF: &str = "-- changes.part_of
 select revision, at, event, request_id, position, namespace, run_id from run_events
  where shard = ?1 and position > ?2 and namespace = ?4 and namespace <> 'default' order by position limit ?3";
 
-/// The events above `after`. The snapshot is released before a row is decoded: while it is held, the write-ahead log
+/// The events above `after`. The clock was read before the snapshot is taken, so that the page is at least as young as
+/// `as_of`. The snapshot is released before a row is decoded: while it is held, the write-ahead log
 /// cannot start over.
 pub(super) fn page(
     connection: &mut Connection,
@@ -30,10 +30,8 @@ pub(super) fn page(
     after: &Positions,
     limit: usize,
     bytes_max: usize,
-    clock: &dyn Clock,
+    as_of: Time,
 ) -> Result<Page, StoreError> {
-    // The clock is read before the snapshot is taken, so that the page is at least as young as `as_of`.
-    let as_of = clock.now();
     let bytes_max = bytes_max / usize::from(shard_count).max(1);
     let mut yielding = Yielding::begin();
     let snapshot = connection.transaction().map_err(errors::statement)?;
@@ -55,9 +53,8 @@ pub(super) fn page_of(
     after: &Positions,
     limit: usize,
     bytes_max: usize,
-    clock: &dyn Clock,
+    as_of: Time,
 ) -> Result<Page, StoreError> {
-    let as_of = clock.now();
     let bytes_max = bytes_max / usize::from(shard_count).max(1);
     let mut yielding = Yielding::begin();
     let snapshot = connection.transaction().map_err(errors::statement)?;
@@ -83,7 +80,7 @@ fn part(
 ) -> Result<Part<EventColumns>, StoreError> {
     // One row more than wanted tells whether there is more.
     let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
-    let mut part = Part { events: Vec::new(), cut: false };
+    let mut part = Part { shard, events: Vec::new(), cut: false };
     let mut bytes = 0;
     let visit = |row: &Row<'_>| {
         yielding.row();
@@ -93,7 +90,7 @@ fn part(
             part.cut = true;
             return Ok(ControlFlow::Break(()));
         }
-        part.events.push(((columns.at, shard, position), columns));
+        part.events.push((position, columns));
         Ok(ControlFlow::Continue(()))
     };
     let (shard, after) = (shard.0, bigint(after));

@@ -14,7 +14,6 @@ use uuid::Uuid;
 use super::uptime::UptimeClock;
 use super::writer::begin;
 use super::{errors, lifecycles};
-use crate::clock::Clock as _;
 use crate::domain::{Command, Decide, Decided, Shard};
 use crate::store::lifecycles::Versions;
 use crate::store::{CommitError, Unsettled, told};
@@ -52,7 +51,7 @@ fn write_and_commit(
         return Ok(decided);
     };
     redact::rewrite(&transaction, shard, &decided.events)?;
-    write::write(&transaction, shard, commit_id, &decided, clock.now())?;
+    write::write(&transaction, shard, commit_id, &decided, clock.steady().now)?;
     match transaction.execute_batch("COMMIT") {
         Ok(()) => Ok(decided),
         Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {

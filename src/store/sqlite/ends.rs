@@ -25,14 +25,14 @@ pub(super) fn last(connection: &Connection, shard: Shard) -> Result<Option<(Posi
     })
 }
 
-/// The latest time in the other shards.
-pub(super) fn elsewhere(connection: &Connection, shard: Shard) -> Result<Option<Time>, StoreError> {
+/// The latest time in the other shards, of those that are not after a time.
+pub(super) fn elsewhere(connection: &Connection, shard: Shard, until: Time) -> Result<Option<Time>, StoreError> {
     let statement = concat!(
-        "-- commit.elsewhere\nselect max((",
+        "-- commit.elsewhere\nselect max(at) from (select (",
         newest!("at", "s.shard"),
-        ")) from shards as s where s.shard <> ?1",
+        ") as at from shards as s where s.shard <> ?1) where at <= ?2",
     );
-    let at = first(connection, statement, [shard.0], |row| {
+    let at = first(connection, statement, (shard.0, until.micros()), |row| {
         Reader { table: "run_events", row, key: &|| "the last of a shard".to_owned() }.get((0, "at"))
     });
     Ok(at?.flatten())

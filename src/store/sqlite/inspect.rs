@@ -182,8 +182,7 @@ impl RunLog for SqliteInspect {
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         let (after, clock, shard_count) = (after.clone(), self.clock.clone(), self.ledger.shard_count);
-        self.read(move |connection| changes::page(connection, shard_count, &after, limit, bytes_max, clock.as_ref()))
-            .await
+        self.read(move |connection| changes::page(connection, shard_count, &after, limit, bytes_max, clock.now())).await
     }
 
     async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {

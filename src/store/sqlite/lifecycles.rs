@@ -9,7 +9,6 @@ use rusqlite::{Connection, Transaction, params};
 use super::rows::{Reader, all, bigint, execute, first};
 use super::writer::begin;
 use super::{SqliteStore, errors};
-use crate::clock::Clock;
 use crate::domain::lifecycle::put;
 use crate::domain::{
     Declared, LifecycleKey, LifecycleName, LifecyclePin, LifecycleRecord, Namespace, PutFacts, PutLifecycle,
@@ -58,7 +57,7 @@ const MINUTE_MICROS: i64 = 60_000_000;
 impl Lifecycles for SqliteStore {
     async fn put_lifecycle(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>> {
         let (asked, clock) = (put.clone(), self.clock.clone());
-        let outcome = self.connections.write(move |connection| self::put(connection, &asked, clock.now())).await??;
+        let outcome = self.connections.write(move |connection| self::put(connection, &asked, clock.clock())).await??;
         self.versions.put(put, &outcome);
         Ok(outcome)
     }

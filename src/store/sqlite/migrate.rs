@@ -9,7 +9,7 @@ use crate::clock::{self, Clock};
 use crate::store::OpenError;
 use crate::store::OpenOptions;
 use crate::store::migrations::Migrated;
-use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SEAL_KEY, SQLITE, admits, later};
+use crate::store::migrations::{MIN_RELEASE, Migration, RELEASE, SEAL_KEY, SQLITE, STEADY, admits, later};
 use crate::store::plan::Plan;
 
 /// Refuses a database of a newer release, or of another program, before anything in it is touched.
@@ -111,11 +111,39 @@ fn take(connection: &mut Connection, step: &Migration, clock: &dyn Clock) -> rus
 
 fn apply(transaction: &Transaction<'_>, step: &Migration, now: i64) -> rusqlite::Result<()> {
     transaction.execute_batch(step.sql)?;
+    if step.number == STEADY {
+        steady(transaction, now)?;
+    }
     transaction.execute(
         "-- migrate.record\ninsert into ledger_migrations (number, name, applied_at) values (?1, ?2, ?3)",
         params![step.number, step.name, now],
     )?;
     Ok(())
+}
+
+/// The ledger has its steady clock from now on. A run whose newest event has not happened yet was written while the clock was
+/// ahead: what is left of its time begins now. So it is with what was renewed or remembered then.
+fn steady(transaction: &Transaction<'_>, now: i64) -> rusqlite::Result<()> {
+    let updated_at = "cast(unixepoch(substr(r.record ->> 'updatedAt', 1, 19)) as integer) * 1000000
+                      + cast(substr(r.record ->> 'updatedAt', 21, 6) as integer)";
+    let statements = [
+        "-- migrate.steady_since\nupdate uptime set alive_at = ?1, steady_since = ?1".to_owned(),
+        format!(
+            "-- migrate.steady_due
+             update active set due_at = ?1 + due_at - w.updated_at
+               from (select r.shard, r.namespace, r.run_id, {updated_at} as updated_at from active as a
+                       join runs as r on r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id
+                      where a.due_at > ?1 + 1000000) as w
+              where w.updated_at > ?1 + 1000000
+                and active.shard = w.shard and active.namespace = w.namespace and active.run_id = w.run_id"
+        ),
+        "-- migrate.steady_leases
+         update leases set expires_at = ?1 + ttl_ms * 1000 where expires_at > ?1 + ttl_ms * 1000"
+            .to_owned(),
+        "-- migrate.steady_claims\nupdate claims set claimed_at = ?1 where claimed_at > ?1".to_owned(),
+        "-- migrate.steady_max_running\nupdate max_running set changed_at = ?1 where changed_at > ?1".to_owned(),
+    ];
+    statements.iter().try_for_each(|statement| transaction.execute(statement, [now]).map(drop))
 }
 
 /// States the release that migrated the schema last, and the oldest that can work with it.

@@ -7,9 +7,9 @@ use rusqlite::{Connection, Transaction, params};
 use super::rows::{Reader, all, bigint, execute, first};
 use super::writer::begin;
 use super::{SqliteStore, errors};
-use crate::clock::Clock;
 use crate::domain::{
-    Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRow, Positions, namespace,
+    Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRow, Positions, Time,
+    namespace,
 };
 use crate::store::rows::namespaces::{LIST, namespace_columns, record, side};
 use crate::store::{ChangeError, Namespaces, StoreError};
@@ -58,7 +58,7 @@ impl Namespaces for SqliteStore {
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         let (command, clock) = (command.clone(), self.clock.clone());
-        let change = move |connection: &mut Connection| change(connection, &command, clock.as_ref());
+        let change = move |connection: &mut Connection| change(connection, &command, clock.clock());
         self.connections.write(change).await?
     }
 }
@@ -101,7 +101,7 @@ fn note_exported(connection: &mut Connection, name: &Namespace, upto: &Positions
 fn change(
     connection: &mut Connection,
     command: &NamespaceCommand,
-    clock: &dyn Clock,
+    now: Time,
 ) -> Result<NamespaceDecision, ChangeError> {
     let transaction = begin(connection)?;
     let record = first(&transaction, NAMED, [&command.name], |row| record(row))?;
@@ -110,7 +110,7 @@ fn change(
         Ok((facts.get((0, "namespaces"))?, facts.get::<i64>((1, "has_runs"))? != 0))
     })?;
     let (namespaces, has_runs) = counted.unwrap_or_default();
-    let facts = NamespaceFacts { record: record.as_ref(), has_runs, namespaces, now: clock.now() };
+    let facts = NamespaceFacts { record: record.as_ref(), has_runs, namespaces, now };
     let decision = namespace::decide(command, &facts).map_err(ChangeError::Refused)?;
     match &decision {
         NamespaceDecision::Unchanged(_) => return Ok(decision),

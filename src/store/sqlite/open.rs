@@ -17,6 +17,7 @@ use super::{errors, migrate, rows};
 use crate::clock::Clock;
 use crate::store::OpenOptions;
 use crate::store::migrations::Migrated;
+use crate::store::steady::Kept;
 use crate::store::{Ledger, OpenError};
 
 /// Connections that read, beside the one that writes.
@@ -36,6 +37,8 @@ pub(super) struct Opened {
     pub(super) ledger: Ledger,
     /// The migrations that were applied on the way.
     pub(super) migrated: Migrated,
+    /// What is kept of the steady clock.
+    pub(super) kept: Kept,
 }
 
 /// An absolute path is never taken for one of SQLite's special names, such as `:memory:`.
@@ -61,10 +64,10 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     if is_new {
         tracing::info!(store = %path.display(), "a new ledger was created");
     }
-    let ledger = ledger(&writer, path)?;
+    let (ledger, kept) = (ledger(&writer, path)?, kept(&writer, path)?);
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let identity = Identity::of(path, lock)?;
-    Ok(Opened { connections: Connections::new(writer, readers, Some(identity)), ledger, migrated })
+    Ok(Opened { connections: Connections::new(writer, readers, Some(identity)), ledger, migrated, kept })
 }
 
 /// Makes a database in memory.
@@ -73,8 +76,8 @@ pub(super) fn memory(options: &OpenOptions, clock: &dyn Clock) -> Result<Opened,
     let mut connection =
         Connection::open_in_memory().and_then(configured).map_err(|error| errors::open(place, error))?;
     let migrated = migrate::migrate(&mut connection, place, options, clock)?;
-    let ledger = ledger(&connection, place)?;
-    Ok(Opened { connections: Connections::new(connection, Vec::new(), None), ledger, migrated })
+    let (ledger, kept) = (ledger(&connection, place)?, kept(&connection, place)?);
+    Ok(Opened { connections: Connections::new(connection, Vec::new(), None), ledger, migrated, kept })
 }
 
 /// Connects without the URI flag: a path is a path, whatever it looks like.
@@ -161,5 +164,11 @@ fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
 
 pub(super) fn ledger(connection: &Connection, path: &Path) -> Result<Ledger, OpenError> {
     rows::ledger(connection)
+        .map_err(|error| OpenError::Failed { location: path.display().to_string(), source: error.into() })
+}
+
+/// What the row of `uptime` says of the steady clock.
+pub(super) fn kept(connection: &Connection, path: &Path) -> Result<Kept, OpenError> {
+    rows::kept(connection)
         .map_err(|error| OpenError::Failed { location: path.display().to_string(), source: error.into() })
 }

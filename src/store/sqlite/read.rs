@@ -55,7 +55,7 @@ pub(super) fn runs(
         let Some(run) = run(connection, *shard, key)? else { return Ok(Found::Nothing) };
         bytes += run.weight().max(1);
         let lease = if RunAsKept::keeps_lease(&run) {
-            leases::kept(connection, *shard, key, &clock.seen())?.map(|row| row.lease)
+            leases::kept(connection, *shard, key, &clock.seen())?.map(|row| row.lease.told(|time| clock.shown(time)))
         } else {
             None
         };

@@ -13,7 +13,8 @@ use crate::domain::Time;
 use crate::store::error::Source;
 pub(super) use crate::store::rows::Reader;
 use crate::store::rows::{Column, Columns};
-pub(super) use crate::store::scalars::{after_all, bigint, shown};
+pub(super) use crate::store::scalars::{bigint, shown};
+use crate::store::steady::Kept;
 use crate::store::{Ledger, SealKey, StoreError};
 
 impl Columns for Row<'_> {
@@ -147,6 +148,20 @@ pub(super) fn ledger(connection: &Connection) -> Result<Ledger, StoreError> {
     first(connection, statement, [], read)?.ok_or_else(|| {
         let (key, source) = ("the database".to_owned(), "the row is missing".into());
         StoreError::Corrupt { table: "ledger", column: "id", key, source }
+    })
+}
+
+/// What is kept of the steady clock.
+pub(super) fn kept(connection: &Connection) -> Result<Kept, StoreError> {
+    let statement = "-- rows.kept\nselect alive_at, steady_ahead, steady_since from uptime";
+    let read = |row: &Row<'_>| {
+        let uptime = Reader { table: "uptime", row, key: &|| "the database".to_owned() };
+        let (alive_at, since) = (uptime.get((0, "alive_at"))?, uptime.get((2, "steady_since"))?);
+        Ok(Kept { alive_at, ahead: uptime.get((1, "steady_ahead"))?, since })
+    };
+    first(connection, statement, [], read)?.ok_or_else(|| {
+        let (key, source) = ("the database".to_owned(), "the row is missing".into());
+        StoreError::Corrupt { table: "uptime", column: "alive_at", key, source }
     })
 }
 

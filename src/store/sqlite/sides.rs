@@ -48,6 +48,7 @@ pub(super) fn load(
     Ok(sides)
 }
 
+/// At this time of the steady clock.
 pub(super) fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Result<(), StoreError> {
     for (key, lease) in &sides.leases {
         leases::write(writer, key, *lease, now)?;

@@ -1,44 +1,107 @@
-//! The uptime of an embedded store: one process has the data, so it knows all interruptions itself, and nothing is
-//! written down. A restart, however short, gives each lease one whole ttl. Nobody reads the table `uptime`: it is
-//! written only to try whether the store writes again.
+//! The steady clock and the uptime of an embedded store: one process has the data, so it knows all interruptions itself. A
+//! restart, however short, gives each lease one whole ttl. Of the steady clock the row of `uptime` keeps what a restart needs.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::domain::Time;
+use crate::domain::{Steady, Time};
 use crate::store::StoreError;
+use crate::store::steady::{Kept, is_step, told_step};
 use crate::store::uptime::{Ended, LONGEST, Seen, Uptime};
 
-/// The store's clock, and the uptime by it.
+/// The store's clock, the steady clock, and the uptime by it.
 pub(super) struct UptimeClock {
     clock: Arc<dyn Clock>,
-    uptime: Mutex<Uptime>,
+    /// The steady clock at a moment of the time that has passed.
+    begun: (Time, Duration),
+    since: Time,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    uptime: Uptime,
+    /// By how much the steady clock is ahead of the store's, as it was noticed last.
+    ahead: i64,
+    /// Whether that stands in the row.
+    is_kept: bool,
 }
 
 impl UptimeClock {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let uptime = Mutex::new(Uptime::new(clock.now(), LONGEST));
-        Self { clock, uptime }
+    /// The clocks of a store that is opened now.
+    pub(super) fn new(clock: Arc<dyn Clock>, kept: Kept) -> Self {
+        let (now, elapsed) = (clock.now(), clock.elapsed());
+        let steady = kept.resumed(now);
+        let ahead = steady.since(now);
+        if is_step(ahead - kept.ahead) {
+            told_step("store", kept.ahead - ahead);
+        }
+        let inner = Inner { uptime: Uptime::new(steady, LONGEST), ahead, is_kept: false };
+        Self { clock, begun: (steady, elapsed), since: kept.since, inner: Mutex::new(inner) }
+    }
+
+    /// The time that it is, which people read.
+    pub(super) fn clock(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// The steady clock, which decides what is over.
+    pub(super) fn steady(&self) -> Steady {
+        let now = self.now();
+        Steady { now, ahead: 0, since: self.since }.beside(self.clock())
+    }
+
+    /// A time of the steady clock, as people read it now.
+    pub(super) fn shown(&self, steady: Time) -> Time {
+        self.steady().shown(steady)
+    }
+
+    fn now(&self) -> Time {
+        let (steady, at) = self.begun;
+        steady.plus_micros(micros(self.clock.elapsed().saturating_sub(at)))
     }
 
     pub(super) fn tick(&self) {
-        let mut uptime = self.held();
-        uptime.tick(self.clock.now());
+        let mut inner = self.held();
+        let now = self.now();
+        inner.uptime.tick(now);
+        let ahead = now.since(self.clock.now());
+        if is_step(ahead - inner.ahead) {
+            told_step("store", inner.ahead - ahead);
+            (inner.ahead, inner.is_kept) = (ahead, false);
+        }
     }
 
     pub(super) fn waited(&self, queued: Duration) {
-        let mut uptime = self.held();
-        uptime.waited(i64::try_from(queued.as_micros()).unwrap_or(LONGEST), self.clock.now());
+        let mut inner = self.held();
+        let now = self.now();
+        inner.uptime.waited(micros(queued), now);
     }
 
     pub(super) fn seen(&self) -> Seen {
-        let uptime = self.held();
-        uptime.seen(self.clock.now())
+        let inner = self.held();
+        inner.uptime.seen(self.now())
     }
 
     pub(super) fn is_failing(&self) -> bool {
-        self.held().is_failing()
+        self.held().uptime.is_failing()
+    }
+
+    /// Whether the row does not say yet how the clocks differ.
+    pub(super) fn is_unkept(&self) -> bool {
+        !self.held().is_kept
+    }
+
+    /// What the row of `uptime` is to say: the steady clock, and by how much it is ahead.
+    pub(super) fn to_keep(&self) -> (Time, i64) {
+        let inner = self.held();
+        (self.now(), inner.ahead)
+    }
+
+    /// Notes that the row says this.
+    pub(super) fn kept(&self, ahead: i64) {
+        let mut inner = self.held();
+        inner.is_kept = inner.ahead == ahead;
     }
 
     /// Makes a renewal, or tries whether one could be made.
@@ -47,8 +110,9 @@ impl UptimeClock {
         renewal: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let number = {
-            let mut uptime = self.held();
-            uptime.asked(self.clock.now())
+            let mut inner = self.held();
+            let now = self.now();
+            inner.uptime.asked(now)
         };
         let mut asked = Asked { clock: self, number, ended: Ended::Unknown };
         let made = renewal.await;
@@ -57,15 +121,13 @@ impl UptimeClock {
     }
 
     /// The clock is read while this is held, so that no time is before one that was told earlier.
-    fn held(&self) -> MutexGuard<'_, Uptime> {
-        self.uptime.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Clock for UptimeClock {
-    fn now(&self) -> Time {
-        self.clock.now()
-    }
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// A renewal or a stamp on its way. Notes its end when it is dropped, even by a caller that does not wait for it.
@@ -77,7 +139,8 @@ struct Asked<'a> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let mut uptime = self.clock.held();
-        uptime.answered(self.number, self.clock.clock.now(), self.ended);
+        let mut inner = self.clock.held();
+        let now = self.clock.now();
+        inner.uptime.answered(self.number, now, self.ended);
     }
 }

@@ -2,16 +2,16 @@
 
 use std::any::Any;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use runledger::clock::Clock;
 use runledger::domain::Time;
-use runledger::store::OpenOptions;
-use runledger::store::Store;
 use runledger::store::observed::Observed;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::sqlite::SqliteStore;
+use runledger::store::{Elapsed, OpenOptions, Store};
 use runledger::supervise::Supervisor;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::support::postgres::{Database, direct};
 
-const MINUTE_MICROS: i64 = 60_000_000;
+const MINUTE_MS: i64 = 60_000;
 
 /// A store of its own for one test.
 pub(crate) trait Fixture: Sized {
@@ -36,10 +36,15 @@ pub(crate) trait Fixture: Sized {
     /// Closes the store and opens it again, where its data outlives it.
     async fn reopen(&mut self);
 
-    /// Sets the store's clock back by a minute.
-    async fn set_the_clock_back(&self);
+    /// Sets the store's clock, forward or back. No time passes.
+    async fn set_the_clock(&self, by_ms: i64);
 
-    /// Time passes by the store's clock, and no server is there.
+    /// Sets the store's clock back by a minute.
+    async fn set_the_clock_back(&self) {
+        self.set_the_clock(-MINUTE_MS).await;
+    }
+
+    /// Time passes, and no server is there.
     async fn pass(&self, ms: u64);
 
     /// Time passes, and the store is there all the while, as these others are: in steps that no lease of the tests
@@ -89,23 +94,34 @@ pub(crate) trait OnDisk: Fixture {
     async fn hold_up_renewals(&self) -> Box<dyn Any + Send>;
 }
 
-/// A clock that the test sets; each look at it takes a microsecond.
+/// A clock that the test sets, and time that passes; each look at either takes a microsecond.
 #[derive(Debug)]
-pub(crate) struct TestClock(AtomicI64);
+pub(crate) struct TestClock {
+    passed: AtomicI64,
+    set_by: AtomicI64,
+}
 
 impl TestClock {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicI64::new(1_764_000_000_000_000)))
+        Arc::new(Self { passed: AtomicI64::new(1_764_000_000_000_000), set_by: AtomicI64::new(0) })
     }
 
-    fn shift(&self, micros: i64) {
-        self.0.fetch_add(micros, Ordering::SeqCst);
+    fn pass(&self, ms: u64) {
+        self.passed.fetch_add(i64::try_from(ms).unwrap() * 1_000, Ordering::SeqCst);
+    }
+
+    fn set(&self, by_ms: i64) {
+        self.set_by.fetch_add(by_ms * 1_000, Ordering::SeqCst);
     }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Time {
-        Time::from_micros(self.0.fetch_add(1, Ordering::SeqCst))
+        Time::from_micros(self.passed.fetch_add(1, Ordering::SeqCst) + self.set_by.load(Ordering::SeqCst))
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.passed.fetch_add(1, Ordering::SeqCst).cast_unsigned())
     }
 }
 
@@ -146,12 +162,12 @@ impl Fixture for SqliteFixture {
         self.store = Self::open(&self.directory, self.clock.clone()).await;
     }
 
-    async fn set_the_clock_back(&self) {
-        self.clock.shift(-MINUTE_MICROS);
+    async fn set_the_clock(&self, by_ms: i64) {
+        self.clock.set(by_ms);
     }
 
     async fn pass(&self, ms: u64) {
-        self.clock.shift(i64::try_from(ms).unwrap() * 1_000);
+        self.clock.pass(ms);
     }
 }
 
@@ -220,12 +236,12 @@ impl Fixture for MemoryFixture {
     /// The store's data does not outlive the store.
     async fn reopen(&mut self) {}
 
-    async fn set_the_clock_back(&self) {
-        self.clock.shift(-MINUTE_MICROS);
+    async fn set_the_clock(&self, by_ms: i64) {
+        self.clock.set(by_ms);
     }
 
     async fn pass(&self, ms: u64) {
-        self.clock.shift(i64::try_from(ms).unwrap() * 1_000);
+        self.clock.pass(ms);
     }
 }
 
@@ -252,12 +268,12 @@ impl Fixture for ObservedFixture {
     /// The store's data does not outlive the store.
     async fn reopen(&mut self) {}
 
-    async fn set_the_clock_back(&self) {
-        self.clock.shift(-MINUTE_MICROS);
+    async fn set_the_clock(&self, by_ms: i64) {
+        self.clock.set(by_ms);
     }
 
     async fn pass(&self, ms: u64) {
-        self.clock.shift(i64::try_from(ms).unwrap() * 1_000);
+        self.clock.pass(ms);
     }
 }
 
@@ -267,6 +283,8 @@ pub(crate) struct PostgresFixture {
     store: Arc<PostgresStore>,
     database: Database,
     clock: Client,
+    /// The time that the test lets pass, in milliseconds, for the database and for every replica.
+    passed: Arc<AtomicU64>,
 }
 
 impl PostgresFixture {
@@ -274,16 +292,19 @@ impl PostgresFixture {
         self.clock.execute("update clock.ahead set ms = ms + $1", &[&ms]).await.unwrap();
     }
 
-    async fn open(database: &Database) -> Arc<PostgresStore> {
-        let options = OpenOptions { monotonic: slow, lifecycle_bytes: LIFECYCLE_BYTES, ..OpenOptions::default() };
+    async fn open(database: &Database, passed: &Arc<AtomicU64>) -> Arc<PostgresStore> {
+        let passed = passed.clone();
+        let elapsed = move || slow() + Duration::from_millis(passed.load(Ordering::SeqCst));
+        let elapsed = Elapsed(Box::leak(Box::new(elapsed)));
+        let options = OpenOptions { elapsed, lifecycle_bytes: LIFECYCLE_BYTES, ..OpenOptions::default() };
         Arc::new(PostgresStore::open(&database.dsn(), &options, &Supervisor::new()).await.unwrap())
     }
 }
 
-/// This process's clock, as slow as the database's.
-fn slow() -> Instant {
+/// The time that passes for this process, as slowly as by the database's clock.
+fn slow() -> Duration {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    *BEGUN + BEGUN.elapsed() / 100
+    BEGUN.elapsed() / 100
 }
 
 impl Fixture for PostgresFixture {
@@ -306,7 +327,8 @@ impl Fixture for PostgresFixture {
              alter database {name} set search_path = clock, pg_catalog, public"
         );
         clock.batch_execute(&hide).await.unwrap();
-        Self { store: Self::open(&database).await, database, clock }
+        let passed = Arc::default();
+        Self { store: Self::open(&database, &passed).await, database, clock, passed }
     }
 
     fn store(&self) -> &dyn Store {
@@ -314,19 +336,21 @@ impl Fixture for PostgresFixture {
     }
 
     async fn replica(&self) -> Arc<dyn Store> {
-        Self::open(&self.database).await
+        Self::open(&self.database, &self.passed).await
     }
 
     async fn reopen(&mut self) {
         self.store.close().await;
-        self.store = Self::open(&self.database).await;
+        self.store = Self::open(&self.database, &self.passed).await;
     }
 
-    async fn set_the_clock_back(&self) {
-        self.shift(-MINUTE_MICROS / 1_000).await;
+    async fn set_the_clock(&self, by_ms: i64) {
+        self.shift(by_ms).await;
     }
 
+    /// Between the two, the database's clock is not where it was.
     async fn pass(&self, ms: u64) {
+        self.passed.fetch_add(ms, Ordering::SeqCst);
         self.shift(i64::try_from(ms).unwrap()).await;
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use runledger::domain::steady::STEP_MIN_MICROS;
 use runledger::domain::{Positions, Priority, Run, RunKey, Time};
 use runledger::store::query::{Place, ReadyOf};
 use runledger::store::{LoggedEvent, PAGE_BYTES_MAX, Page, Store};
@@ -28,18 +29,23 @@ impl Contents {
     }
 }
 
-/// Reads everything and holds it against itself: positions dense and from 1, times that never fall, every event in its
+/// Reads everything and holds it against itself: positions dense and from 1, times that never fall within a run, every event in its
 /// run's shard, dense revisions, and runs that are the fold of their events.
 pub(crate) async fn sound(store: &dyn Store) -> Contents {
     let log = pages(store, 1000).await;
     let mut ends = beginning(store);
-    let mut times = BTreeMap::new();
+    let (mut times, mut times_of_runs) = (BTreeMap::new(), BTreeMap::new());
     for LoggedEvent { shard, position, event } in &log {
         ends.set(*shard, ends.of(*shard) + 1);
         assert_eq!(*position, ends.of(*shard), "positions are dense, from 1, in {shard:?}");
         assert_eq!(home(store, &event.key), *shard, "an event is in its run's shard");
-        let before = times.insert(*shard, event.at);
-        assert!(before.is_none_or(|before| before <= event.at), "times never fall in {shard:?}: {event:?}");
+        let before = times_of_runs.insert(event.key.clone(), event.at);
+        assert!(before.is_none_or(|before| before <= event.at), "times never fall in a run: {event:?}");
+        // Where the clocks differ by less than this, an event does not note it.
+        let happened = event.at.plus_micros(event.steady_ahead_micros);
+        let before = times.insert(*shard, happened);
+        let is_later = before.is_none_or(|before| before.since(happened) < STEP_MIN_MICROS);
+        assert!(is_later, "times never fall in {shard:?} by the steady clock: {event:?}");
     }
     assert_eq!(store.ends().await.unwrap(), ends, "heads are the last positions");
     let runs = folded(log.iter().map(|logged| &logged.event));

@@ -7,7 +7,7 @@ use runledger::domain::batch::decide_batch;
 use runledger::domain::decide::AppliedRequest;
 use runledger::domain::{
     Command, Decide as _, Declared, Event, HeldLease, Lease, LedgerEpoch, Lifecycle, LifecycleId, Loaded, Refinements,
-    Refusal, Rules, Run, Sides, Time, Verdict,
+    Refusal, Rules, Run, Sides, Steady, Time, Verdict,
 };
 
 use crate::support::lifecycles::declared;
@@ -53,9 +53,9 @@ impl Desk {
         let mut decided = decide_batch(
             &commands,
             Loaded {
-                last: None,
+                last: 0,
                 now: at,
-                clock: at,
+                steady: Steady::always(at),
                 runs,
                 requests: self.requests.clone(),
                 sides: Sides {

@@ -2,8 +2,8 @@
 
 use runledger::domain::decide::{Context, Decision, decide};
 use runledger::domain::{
-    Command, Event, EventType, Found, HeldLease, LeaseEpoch, PrincipalKind, Refusal, Renewal, Run, Status, Time,
-    Wanted, renewal,
+    Command, Event, EventType, Found, HeldLease, LeaseEpoch, PrincipalKind, Refusal, Renewal, Run, Status, Steady,
+    Time, Wanted, renewal,
 };
 use serde_json::json;
 
@@ -141,15 +141,18 @@ fn an_abort_is_open_to_everyone_and_of_a_holder_only_while_it_is_one() {
     assert_eq!(after.outcome(), Some(Status::Aborted));
 }
 
-/// After a step back of the store's clock, times of runs go on from where they were; leases are counted on the clock.
+/// After a step back of the store's clock, times of runs go on from where they were; leases are counted by the steady clock.
 #[test]
 fn a_clock_that_was_set_back_ends_no_lease() {
     let run = held();
     let clock = at(now().micros() - 60_000_000);
     let live = HeldLease { epoch: 1.into(), expires_at: at(clock.micros() + 1), renewed: false };
     for command in [claim("run-1"), sweep("run-1")] {
-        let context =
-            |clock| Context { clock, sides: Found { lease: Some(live), ..Found::default() }, ..Context::at(now()) };
+        let context = |clock| Context {
+            steady: Steady::always(clock),
+            sides: Found { lease: Some(live), ..Found::default() },
+            ..Context::at(now())
+        };
         let applies = |clock| matches!(decide(Some(&run), &command, &context(clock)), Ok(Decision::Apply(..)));
         assert!(!applies(clock) && applies(live.expires_at), "{command:?}");
     }

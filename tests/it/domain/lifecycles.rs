@@ -31,6 +31,7 @@ fn put_into(run: &Run, phase: &str) -> Run {
         key: run.key(),
         revision: run.revision.next(),
         at: run.updated_at,
+        steady_ahead_micros: 0,
         request_id: None,
         event_type: EventType::Updated,
         from: Some(run.status),

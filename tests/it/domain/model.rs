@@ -11,9 +11,10 @@ use runledger::domain::evolve::evolve;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::redaction::{Rewriting, Rewritten};
 use runledger::domain::sides::contents::ContentsOf;
+use runledger::domain::steady::after_all;
 use runledger::domain::{
     Ask, Command, ContentDigest, ContentRow, ContentTable, Decide as _, Event, Hash, LedgerEpoch, Link, Loaded,
-    NewEvent, RedactedPath, Revision, Rules, Run, RunKey, Sides, Status, Time, Verdict,
+    NewEvent, RedactedPath, Revision, Rules, Run, RunKey, Sides, Status, Steady, Time, Verdict,
 };
 
 use crate::support::model::{Model, folded, loaded_lifecycles};
@@ -56,9 +57,9 @@ impl Shelf {
     fn load(&self, commands: &[Arc<Command>], model: &Model, now: Time) -> Loaded {
         let asked = |key: &RunKey| commands.iter().any(|command| command.key == *key);
         Loaded {
-            last: self.log.last().map(|last| (last.position, last.event.at)),
-            now,
-            clock: self.log.last().map_or(now, |last| now.max(last.event.at)),
+            last: self.log.last().map_or(0, |last| last.position),
+            now: after_all(now, self.log.last().map(|last| last.event.at), None),
+            steady: Steady::always(self.log.last().map_or(now, |last| now.max(last.event.at))),
             runs: self.runs.values().filter(|run| asked(&run.key())).cloned().map(Arc::new).collect(),
             requests: model.requests().into_iter().filter(|(key, ..)| asked(key)).collect(),
             sides: Sides {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Time};
+use runledger::domain::{Claimed, Command, Decided, LabelValue, LedgerEpoch, Loaded, Request, Sides, Steady, Time};
 use runledger::store::postgres::{
     COMMIT_SETTINGS, READ_SETTINGS, of_a_commit, of_a_namespace, of_claims, of_held_runs, of_leases, of_lifecycles,
     of_links, of_max_running, of_namespaces, of_overdue, of_purge, of_queues,
@@ -105,9 +105,9 @@ fn everything_at_once() -> Decided {
         decide_batch(
             &commands,
             Loaded {
-                last: None,
+                last: 0,
                 now: at,
-                clock: at,
+                steady: Steady::always(at),
                 runs,
                 requests: Vec::new(),
                 sides: Sides {
@@ -207,11 +207,11 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 "lock_head" => vec!["head"],
                 "ends" => vec!["end", "end", "end", "end", "ledger"],
                 "load_runs" | "load_links" => vec!["run"],
-                // The run, and whether it is ready.
-                "lock_max_running" => vec!["run"; 2],
-                "lock_claims" => vec![],
+                // The run, whether it is ready, and the steady clock.
+                "lock_max_running" => vec!["run", "run", "ledger"],
+                "lock_claims" => vec!["ledger"],
                 "load_claims" | "claims.read" | "claims.replay" => vec!["claim"],
-                "claims.forget" => vec!["old"],
+                "claims.forget" => vec!["old", "ledger"],
                 "lock_namespaces" => vec!["name"],
                 // The namespace, its active runs, and the bytes of its shards, which are found as those are.
                 "load_namespaces" => vec!["active", "active", "name"],
@@ -225,12 +225,12 @@ async fn a_commit_finds_rows_by_their_whole_key_with_statistics_and_without() {
                 "load_max_running" => [vec!["run"; 4], vec!["value"]].concat(),
                 "max_running.running" => vec!["run", "run", "value"],
                 // The run that changes, of `active` the run that ends and the one that starts, and the lease that
-                // ends; and what counts towards a limit, with whether each run of it still does.
-                "write" => [vec!["run"; 6], vec!["claim"; 2], vec!["value"]].concat(),
+                // ends; what counts towards a limit, with whether each run of it still does; and the steady clock.
+                "write" => [vec!["run"; 6], vec!["claim"; 2], vec!["value", "ledger"]].concat(),
                 // The same, that the new one is not there, that its namespace is, and which version of its lifecycle
                 // is the newest, and what that declares.
                 "at_once" => [
-                    vec!["head", "head", "ledger", "request", "claim", "name", "lifecycle", "lifecycle"],
+                    vec!["head", "head", "ledger", "ledger", "request", "claim", "name", "lifecycle", "lifecycle"],
                     vec!["end"; 4],
                     vec!["run"; 7],
                     vec!["value"],

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::held::HeldRuns;
-use super::super::rows::after_all;
 use super::namespaces::HintedNamespaces;
-use crate::domain::{Ask, Command, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Time};
+use crate::domain::steady::{PRESENT_MICROS, STEP_MIN_MICROS, after_all};
+use crate::domain::{Ask, Command, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Steady, Time};
 use crate::store::lifecycles::Versions;
 
 /// Bytes of runs kept to decide the next command on.
@@ -111,7 +111,9 @@ struct Told {
 impl Told {
     fn is_better_than(self, later: Self) -> bool {
         let age = later.received - self.received;
-        age <= CLOCK_AGE_MAX && self.after(age) > later.now
+        let ahead = self.after(age).since(later.now);
+        // One that is ahead by more is no better: the clock was set back.
+        age <= CLOCK_AGE_MAX && (1..STEP_MIN_MICROS).contains(&ahead)
     }
 
     fn after(self, time: Duration) -> Time {
@@ -199,6 +201,7 @@ impl Hints {
         shard: Shard,
         commands: &[Arc<Command>],
         ledger_epoch: LedgerEpoch,
+        steady: Steady,
     ) -> Option<Hinted> {
         let end = {
             let mut end = held(&self.shards[usize::from(shard.0)]);
@@ -216,9 +219,9 @@ impl Hints {
         let now = told.after(age);
         let namespaces = self.namespaces.of(commands)?;
         let loaded = Loaded {
-            last: Some((end.position, end.at)),
-            now: after_all(now, self.elsewhere(shard)),
-            clock: now,
+            last: end.position,
+            now: after_all(now, Some(end.at), self.elsewhere(shard, now)),
+            steady: steady.beside(now),
             runs: self.all_runs(commands)?,
             requests: Vec::new(),
             sides: Sides { namespaces, ..Sides::default() },
@@ -249,9 +252,10 @@ impl Hints {
         Some(runs.into_values().flatten().collect())
     }
 
-    fn elsewhere(&self, shard: Shard) -> Option<Time> {
+    fn elsewhere(&self, shard: Shard, now: Time) -> Option<Time> {
         let others = self.shards.iter().enumerate().filter(|(other, _)| *other != usize::from(shard.0));
-        others.filter_map(|(_, end)| held(end).as_ref().map(|end| end.at)).max()
+        let of_present = |at: &Time| at.since(now) <= PRESENT_MICROS;
+        others.filter_map(|(_, end)| held(end).as_ref().map(|end| end.at)).filter(of_present).max()
     }
 
     /// Notes that a hint was wrong: somebody else commits to the shard, or to others, or changes its runs.

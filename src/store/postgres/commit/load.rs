@@ -10,11 +10,12 @@ use super::statements::{BEGIN, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use super::{Failed, Failure};
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
+use crate::domain::steady::after_all;
 use crate::domain::{Command, Loaded, Namespace, Run, RunKey, Shard, Sides, Time, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::ends::Ends;
 use crate::store::postgres::errors;
-use crate::store::postgres::rows::{Reader, after_all, shown, smallint};
+use crate::store::postgres::rows::{Reader, shown, smallint};
 use crate::store::postgres::sessions::Session;
 use crate::store::postgres::sides::{claims, contents, leases, max_running, namespaces};
 use crate::store::postgres::uptime::ReplicaUptime;
@@ -192,10 +193,11 @@ pub(super) async fn lock_and_load(
     for row in &leases {
         leases::read(row, &mut sides, keys.acts_from)?;
     }
+    let (last, at) = (ends.last.map_or(0, |(position, _)| position), ends.last.map(|(_, at)| at));
     let loaded = Loaded {
-        last: ends.last,
-        now: after_all(ends.now, ends.elsewhere),
-        clock: ends.now,
+        last,
+        now: after_all(ends.now, at, ends.elsewhere),
+        steady: uptime.steady().beside(ends.now),
         runs: read_runs(&runs)?,
         requests: requests.iter().map(applied_of).collect::<Result<_, _>>()?,
         sides,

@@ -53,10 +53,10 @@ pub(in crate::store::postgres) async fn commit(
     }
     let hints = &commits.hints;
     let (age, epoch) = (hints.age(), commits.lineage.epoch());
-    let Some(Hinted { mut loaded, min_release }) = hints.hinted(shard, commands, epoch) else {
+    let Some(Hinted { mut loaded, min_release }) = hints.hinted(shard, commands, epoch, commits.uptime.steady()) else {
         return Ok(Optimistic::NotWritten);
     };
-    let (last, now) = (loaded.last.map_or(0, |(position, _)| position), loaded.now);
+    let (last, now, steady) = (loaded.last, loaded.now, loaded.steady.now);
     let Some((lifecycles, named)) = lifecycles(hints.lifecycles(), rules.lifecycles(commands, &loaded.runs)) else {
         return Ok(Optimistic::NotWritten);
     };
@@ -67,7 +67,7 @@ pub(in crate::store::postgres) async fn commit(
     };
     let (created_in, named) = (&created_in[..], &named[..]);
     let place = Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release, created_in, named };
-    let write = write(smallint(shard), commit_id, now, &decided, place);
+    let write = write(smallint(shard), commit_id, (now, steady), &decided, place);
     let session = before(deadline, commits.sessions.commit()).await??;
     if age != hints.age() {
         // The session may be to another server.

@@ -56,11 +56,11 @@ pub(in crate::store::postgres) enum Place<'a> {
 }
 
 /// The whole commit: runs, the rows of those that are not terminal, sides, events. Answers the position that the
-/// first event comes after, and the store's clock.
+/// first event comes after, and the store's clock. `at`: the time of runs that are created; and the steady clock.
 pub(in crate::store::postgres) fn write<'a>(
     home: i16,
     commit_id: Uuid,
-    at: Time,
+    (at, steady): (Time, Time),
     decided: &'a Decided,
     place: Place<'a>,
 ) -> Write<'a> {
@@ -75,10 +75,10 @@ pub(in crate::store::postgres) fn write<'a>(
     if !old.is_empty() {
         parts.update_runs(&shard, &old, &decided.events);
     }
-    parts.write_leases(&shard, &decided.sides.leases);
+    parts.write_leases(&shard, &decided.sides.leases, steady);
     parts.write_rests(&shard, &decided.sides.rests);
-    parts.write_max_running(home, &decided.sides.max_running);
-    parts.write_claims(&decided.sides.claims, matches!(place, Place::After(_)));
+    parts.write_max_running(home, &decided.sides.max_running, steady);
+    parts.write_claims(&decided.sides.claims, matches!(place, Place::After(_)), steady);
     if let Some(contents) = &decided.sides.contents {
         parts.write_contents(&shard, contents);
     }
@@ -109,8 +109,9 @@ place as materialized (
             ("at_once", place)
         }
     };
-    let Parts { mut tables, writes, counted, arguments } = parts;
+    let Parts { mut tables, writes, counted, arguments, steady } = parts;
     tables.push(place);
+    tables.extend(steady);
     tables.extend(writes);
     let sql = format!(
         "-- commit.{name}
@@ -129,7 +130,8 @@ pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
     let name = LifecycleName { name: "task".to_owned(), version: None };
     let pin = LifecyclePin { id: LifecycleId { name: name.name.clone(), version: 1 }, digest: 0 };
     let named = [(LifecycleKey::Named(created_in[0].clone(), name), pin)];
-    let written = |place| write(0, Uuid::nil(), Time::from_micros(0), decided, place).sql;
+    let times = (Time::from_micros(0), Time::from_micros(0));
+    let written = |place| write(0, Uuid::nil(), times, decided, place).sql;
     vec![
         LOCK_HEAD.to_owned(),
         ends::statement(shard_count),

@@ -5,7 +5,7 @@
 //! one that waited. So of two attempts on two replicas, whatever runs they mean to take, one claims, and the other
 //! finds that claim.
 
-use crate::domain::{ClaimKey, Claimed};
+use crate::domain::{ClaimKey, Claimed, Time};
 use crate::store::postgres::parts::Parts;
 use crate::store::postgres::parts::columns::Columns;
 use crate::store::postgres::rows::bigint;
@@ -13,7 +13,7 @@ use crate::store::postgres::rows::bigint;
 /// Takes the rows of the requests, and makes those that are not there.
 pub(in crate::store::postgres) const LOCK: &str = "-- commit.lock_claims
 insert into claims (namespace, request_id, claimed_at)
-select namespace, request_id, clock_timestamp()
+select namespace, request_id, clock_timestamp() + (select steady_ahead from uptime where singleton)
 from unnest($1::text[], $2::text[]) as v (namespace, request_id)
 order by namespace collate \"C\", request_id collate \"C\"
 on conflict (namespace, request_id) do update set claimed_at = excluded.claimed_at where false";
@@ -33,6 +33,7 @@ impl<'a> Parts<'a> {
         &mut self,
         claims: &'a [(ClaimKey, Option<Claimed>)],
         is_held: bool,
+        steady: Time,
     ) {
         let made: Vec<(&ClaimKey, &Claimed)> =
             claims.iter().filter_map(|(key, claimed)| Some((key, claimed.as_ref()?))).collect();
@@ -46,6 +47,7 @@ impl<'a> Parts<'a> {
             columns.add("run_id", "text", made.iter().map(|(_, claimed)| claimed.key.run_id.as_str()));
             columns.add("epoch", "bigint", made.iter().map(|(_, claimed)| bigint(claimed.epoch)));
             let rows = self.table("requested", columns);
+            let now = self.steady_now(steady);
             // In one flush the row is not held: where another attempt was quicker, the table's key makes this insert
             // fail.
             self.writes.push(if is_held {
@@ -53,17 +55,18 @@ impl<'a> Parts<'a> {
                     "remembered as (
     update claims c
     set request_digest = e.digest, run_id = e.run_id, epoch = e.epoch, replays = 0,
-        claimed_at = case when c.claimed_at < place.now - interval '1 minute' then place.now else c.claimed_at end
+        claimed_at = case when c.claimed_at < {now} - interval '1 minute' then {now} else c.claimed_at end
     from place, (select v.*, {PLACE} as at from requested v offset 0) as e
     where c.ctid = e.at
     returning 1)"
                 )
             } else {
-                "remembered as (
+                format!(
+                    "remembered as (
     insert into claims (namespace, request_id, request_digest, run_id, epoch, claimed_at)
-    select v.namespace, v.request_id, v.digest, v.run_id, v.epoch, place.now
+    select v.namespace, v.request_id, v.digest, v.run_id, v.epoch, {now}
     from place, requested v)"
-                    .to_owned()
+                )
             });
             if is_held {
                 self.count("remembered", &rows);

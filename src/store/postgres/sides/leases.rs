@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::Row;
 
-use crate::domain::{HeldLease, Lease, RunKey, Sides};
+use crate::domain::{HeldLease, Lease, RunKey, Sides, Time};
 use crate::store::StoreError;
 use crate::store::postgres::parts::Parts;
 use crate::store::postgres::parts::columns::Columns;
@@ -60,7 +60,12 @@ impl<'a> Parts<'a> {
     /// Rows of leases are found by their keys, not by a version that was read: their holders renew them without the
     /// head. The rows come in the order of their keys, as in renewals: two that lock rows in different orders would
     /// wait for each other.
-    pub(in crate::store::postgres) fn write_leases(&mut self, shard: &str, leases: &'a [(RunKey, Option<Lease>)]) {
+    pub(in crate::store::postgres) fn write_leases(
+        &mut self,
+        shard: &str,
+        leases: &'a [(RunKey, Option<Lease>)],
+        steady: Time,
+    ) {
         let granted: Vec<(&RunKey, Lease)> = leases.iter().filter_map(|(key, lease)| Some((key, (*lease)?))).collect();
         let gone: Vec<&RunKey> = leases.iter().filter(|(_, lease)| lease.is_none()).map(|(key, _)| key).collect();
         if !granted.is_empty() {
@@ -69,10 +74,11 @@ impl<'a> Parts<'a> {
             columns.add("released", "bool", granted.iter().map(|(_, lease)| lease.released));
             columns.add("ttl_ms", "bigint", granted.iter().map(|(_, lease)| bigint(lease.ttl_ms)));
             self.table("leased", columns);
+            let now = self.steady_now(steady);
             self.writes.push(format!(
                 "granted as (
     insert into leases (shard, namespace, run_id, epoch, ttl_ms, released, expires_at)
-    select {shard}, v.namespace, v.run_id, v.epoch, v.ttl_ms, v.released, place.now + v.ttl_ms * interval '1 ms'
+    select {shard}, v.namespace, v.run_id, v.epoch, v.ttl_ms, v.released, {now} + v.ttl_ms * interval '1 ms'
     from place, leased v
     on conflict (shard, namespace, run_id)
     do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, released = excluded.released,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-use crate::domain::{LabelValue, RunId, Status};
+use crate::domain::{LabelValue, RunId, Status, Time};
 use crate::store::StoreError;
 use crate::store::postgres::parts::Parts;
 use crate::store::postgres::parts::columns::Columns;
@@ -63,7 +63,7 @@ pub(in crate::store::postgres) fn lock() -> String {
     format!(
         "-- commit.lock_max_running
 insert into max_running (namespace, label, value, runs, changed_at)
-select namespace, label, value, '{{}}', clock_timestamp()
+select namespace, label, value, '{{}}', clock_timestamp() + (select steady_ahead from uptime where singleton)
 from {}
 order by namespace collate \"C\", label collate \"C\", value collate \"C\"
 on conflict (namespace, label, value) do update set changed_at = excluded.changed_at where false",
@@ -139,6 +139,7 @@ impl<'a> Parts<'a> {
         &mut self,
         shard: i16,
         counted: &'a [(LabelValue, Vec<RunId>)],
+        steady: Time,
     ) {
         if counted.is_empty() {
             return;
@@ -153,10 +154,11 @@ impl<'a> Parts<'a> {
         columns.add("value", "text", values().map(|value| value.value.as_str()));
         columns.add("runs", "jsonb", counted.iter().map(|(_, run_ids)| runs(run_ids)));
         let rows = self.table("claimed", columns);
+        let now = self.steady_now(steady);
         self.writes.push(format!(
             "counted as (
     update max_running m
-    set changed_at = place.now,
+    set changed_at = {now},
         runs = e.runs || coalesce((select jsonb_object_agg(h.key, h.value) from jsonb_each(m.runs) as h
                                    where {IS_ACTIVE}), '{{}}')
     from place, (select v.runs, (select m.ctid from max_running m

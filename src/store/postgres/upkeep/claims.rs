@@ -1,8 +1,9 @@
 //! The claims of claimers' own requests beside commits: read, answered once more, forgotten.
 
-use crate::domain::Claimed;
+use crate::domain::{Claimed, Time};
 use crate::store::StoreError;
 use crate::store::postgres::read;
+use crate::store::postgres::rows::At;
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::sides::claims::{LOAD, LOCK};
 use crate::store::postgres::writing::writing;
@@ -13,7 +14,8 @@ const FORGET: &str = "-- claims.forget
 delete from claims
 where ctid = any (array(
     select ctid from claims
-    where claimed_at < (select clock_timestamp() - interval '1 hour')
+    where claimed_at < (
+        select least(clock_timestamp() + steady_ahead, $1::timestamptz + interval '1 s') - interval '1 hour' from uptime where singleton)
     order by claimed_at
     limit 1000
     for update skip locked))
@@ -46,6 +48,7 @@ pub(in crate::store::postgres) async fn replay(
     rows.first().map(|row| claim(row).map(|(_, claimed)| claimed)).transpose()
 }
 
-pub(in crate::store::postgres) async fn forget(sessions: &Sessions) -> Result<bool, StoreError> {
-    Ok(writing(sessions, FORGET, &[]).await?.len() >= FORGET_ROWS_MAX)
+/// At this time of the steady clock.
+pub(in crate::store::postgres) async fn forget(sessions: &Sessions, now: Time) -> Result<bool, StoreError> {
+    Ok(writing(sessions, FORGET, &[&At(now)]).await?.len() >= FORGET_ROWS_MAX)
 }

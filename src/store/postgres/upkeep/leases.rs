@@ -13,7 +13,7 @@ use crate::store::postgres::rows::{At, Reader, bigint, shown, smallint};
 use crate::store::postgres::sessions::{Session, Sessions};
 use crate::store::postgres::sides;
 use crate::store::postgres::uptime::ReplicaUptime;
-use crate::store::postgres::uptime::statements::{ACTS_FROM, EXPIRY, parameters, read_in_uptime, told, up};
+use crate::store::postgres::uptime::statements::{ACTS_FROM, EXPIRY, parameters, read_in_uptime, up};
 use crate::store::postgres::writing::writing;
 use crate::store::{StoreError, rows};
 
@@ -41,7 +41,7 @@ renewed as (
       and (v.agent_id is null
            or (select coalesce(r.agent_id, v.unowned) from runs r
                where r.shard = $1 and r.namespace = v.namespace and r.run_id = v.run_id) = v.agent_id)
-    returning v.number, v.namespace, v.run_id, l.expires_at, up.now)
+    returning v.number, v.namespace, v.run_id, l.expires_at - up.ahead as expires_at, up.now - up.ahead as now)
 select v.number, v.expires_at, v.now, {columns}
 from renewed v
 cross join lateral (
@@ -91,8 +91,7 @@ pub(in crate::store::postgres) async fn renew(
         below,
         ends,
     ];
-    let told = |rows: &Vec<Row>| rows.first().and_then(told);
-    let rows = uptime.making(writing(sessions, &renewing(), &arguments), told).await?;
+    let rows = uptime.making(writing(sessions, &renewing(), &arguments), |_rows| None).await?;
     let mut renewed = vec![None; renewals.len()];
     for row in &rows {
         let lease = Reader { table: "leases", row, key: &|| "a renewal".to_owned() };
@@ -116,8 +115,8 @@ fn reading() -> String {
     format!(
         "-- leases.leases
 with {up}
-select l.namespace, l.run_id, l.epoch, {EXPIRY} as expires_at, l.progress_done, l.progress_total, l.progress_message,
-       l.progress_at
+select l.namespace, l.run_id, l.epoch, {EXPIRY} - up.ahead as expires_at, l.progress_done, l.progress_total,
+       l.progress_message, l.progress_at - up.ahead as progress_at
 from up, unnest($1::smallint[], $2::text[], $3::text[]) as v (shard, namespace, run_id)
 cross join lateral (
     select * from leases where shard = v.shard and namespace = v.namespace and run_id = v.run_id offset 0) as l",

@@ -1,6 +1,6 @@
 //! Purges: the walk over a shard's log, and the one statement that takes what it has found.
 
-use crate::domain::{Namespace, Position, Positions, Retention, Revision, RunId, Shard, Status, Time};
+use crate::domain::{Namespace, Position, Positions, Retention, Revision, RunId, Shard, Status, Steady, Time};
 use crate::store::StoreError;
 use crate::store::postgres::rows::{Reader, bigint, smallint};
 use crate::store::postgres::sessions::Sessions;
@@ -15,16 +15,17 @@ where namespace = $1 and shard = $2 and keep_ms = $3 and statuses = $4";
 
 /// Whether the event that is next can be due at all: the others are later.
 const NEXT: &str = "-- retention.next
-select clock_timestamp() as now, l.min_release, e.at
+select l.min_release, e.at, e.event
 from ledger l
 left join lateral (
-    select at from run_events where shard = $1 and position > $2 order by position limit 1) as e on true
+    select at, (event->>'steadyAheadMicros')::bigint as event
+    from run_events where shard = $1 and position > $2 order by position limit 1) as e on true
 where l.singleton";
 const NEXT_OF: &str = "-- retention.next_of
-select clock_timestamp() as now, l.min_release, e.at
+select l.min_release, e.at, e.event
 from ledger l
 left join lateral (
-    select at from run_events
+    select at, (event->>'steadyAheadMicros')::bigint as event from run_events
     where shard = $1 and position > $2 and namespace = $3 and namespace <> 'default' order by position limit 1) as e on true
 where l.singleton";
 
@@ -35,9 +36,9 @@ macro_rules! walk {
             "-- retention.",
             $name,
             "
-select e.position, e.at, e.run_id, e.revision, r.status
+select e.position, e.at, e.run_id, e.revision, e.event, r.status
 from (
-    select position, at, namespace, run_id, revision
+    select position, at, namespace, run_id, revision, (event->>'steadyAheadMicros')::bigint as event
     from run_events
     where shard = $1 and position > $2 and position < (
         select position from run_events where shard = $1 order by position desc limit 1)",
@@ -189,6 +190,7 @@ pub(in crate::store::postgres) async fn due(
     shard: Shard,
     walk: &Walk,
     (after, upto): (Position, Position),
+    steady: Steady,
 ) -> Result<Due, StoreError> {
     let Walk { namespace, keep_ms, statuses } = walk;
     let (shard, place) = (smallint(shard), bigint(after));
@@ -200,11 +202,10 @@ pub(in crate::store::postgres) async fn due(
         read::rows(sessions, NEXT_OF, &[&shard, &place, namespace]).await?
     };
     let Some(next) = next.first() else { return Ok(step.end()) };
-    let now: Time = of_walk(next).get("now")?;
+    let now = steady.now;
     let kept_until = |at: Time| Some(at.plus_ms(*keep_ms)).filter(|until| *until > now);
     // Where no event is next, one that comes now is kept for the whole time.
-    let next = of_walk(next).get::<Option<Time>>("at")?.unwrap_or(now);
-    if let Some(until) = kept_until(next) {
+    if let Some(until) = kept_until(happened(next, steady)?.unwrap_or(now)) {
         step.is_kept(until, now);
         return Ok(step.end());
     }
@@ -212,7 +213,7 @@ pub(in crate::store::postgres) async fn due(
     let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
     for row in &read::rows(sessions, statement, &[&shard, &place, namespace, &limit]).await? {
         let event = of_walk(row);
-        if let Some(until) = kept_until(event.get("at")?) {
+        if let Some(until) = happened(row, steady)?.and_then(kept_until) {
             step.is_kept(until, now);
             break;
         }
@@ -265,6 +266,13 @@ pub(in crate::store::postgres) async fn purge(
     }
     let is_wanted = row.get::<u64>("wanted")? > 0;
     is_wanted.then(|| Ok(Purged { runs: row.get("runs")?, events: row.get("events")? })).transpose()
+}
+
+/// The time of an event by the steady clock; none where there is no event.
+fn happened(row: &tokio_postgres::Row, steady: Steady) -> Result<Option<Time>, StoreError> {
+    let event = of_walk(row);
+    let (at, noted) = (event.get::<Option<Time>>("at")?, event.get::<Option<i64>>("event")?);
+    Ok(at.map(|at| steady.of_event(at, noted.unwrap_or(0))))
 }
 
 fn of_walk(row: &tokio_postgres::Row) -> Reader<'_, 'static, tokio_postgres::Row> {

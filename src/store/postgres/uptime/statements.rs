@@ -7,14 +7,25 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::{ReplicaUptime, Sent};
+use super::{ReplicaUptime, Sent, Told};
 use crate::domain::Time;
 use crate::store::StoreError;
 use crate::store::leases::ACTS_AFTER_MS;
+use crate::store::postgres::parts::near;
 use crate::store::postgres::read;
-use crate::store::postgres::rows::At;
+use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::writing::writing;
+
+/// The column in microseconds.
+fn ahead_micros(column: &str) -> String {
+    format!("(extract(epoch from {column}) * 1000000)::bigint")
+}
+
+/// Keeps by how much the steady clock is ahead of a clock that was set, unless another server has.
+const KEEP: &str = "-- uptime.keep_steady
+update uptime set steady_ahead = $2::bigint * interval '1 microsecond'
+where singleton and steady_ahead = $1::bigint * interval '1 microsecond'";
 
 /// The time that a server which finds no other's stamp waits for one before it says that there was a gap.
 const GAP_WAIT_MS: u32 = 2_000;
@@ -25,19 +36,24 @@ fn overlaps(begun: usize, now: &str) -> String {
     format!("(${begun} <= u.alive_at and u.alive_at <= {now} + interval '1 s')")
 }
 
-/// The clock, and since when the authority has been up, as a server knows whose [`Sent`] is in the parameters from
-/// this number on. A database that was restarted was away, even where no server noticed. `held_up_ms` is four times
-/// as long as the statement was on its way, or as the clock is off: for leases with no longer ttl, that is an
-/// interruption that goes on.
+/// The steady clock, by how much it is `ahead` of the database's, and since when the authority has been up, as a server
+/// knows whose [`Sent`] is in the parameters from this number on. A database that was restarted was away, even where no
+/// server noticed. `held_up_ms` is four times as long as the statement was on its way, or as the clock was set and nobody
+/// has noticed yet: for leases with no longer ttl, that is an interruption that goes on. Until it is noticed, `now` is not
+/// far from where the server takes the steady clock to be.
 pub(in crate::store::postgres) fn up(first: usize) -> String {
     format!(
         "up as materialized (
-    select u.now,
+    select u.now, u.ahead,
            greatest(case when {overlaps} then u.up_since else ${begun} end,
-                    case when pg_postmaster_start_time() <= u.now then pg_postmaster_start_time() end) as since,
-           4000 * abs(extract(epoch from u.now - ${first}::timestamptz)) as held_up_ms,
+                    case when pg_postmaster_start_time() + u.ahead <= u.now
+                         then pg_postmaster_start_time() + u.ahead end) as since,
+           4000 * abs(extract(epoch from u.told - ${first}::timestamptz)) as held_up_ms,
            ${below}::bigint[] as below, ${ends}::timestamptz[] as ends
-    from (select clock_timestamp() as now, alive_at, up_since from uptime where singleton offset 0) as u)",
+    from (select u.*, {now} as now
+          from (select clock_timestamp() + steady_ahead as told, steady_ahead as ahead, alive_at, up_since
+                from uptime where singleton offset 0) as u) as u)",
+        now = near("u.told", &format!("${first}::timestamptz")),
         overlaps = overlaps(first + 1, "u.now"),
         begun = first + 1,
         below = first + 2,
@@ -81,15 +97,20 @@ pub(in crate::store::postgres) const EXPIRY: &str =
 fn stamp() -> String {
     format!(
         "-- uptime.stamp
-with clock as materialized (select clock_timestamp() as now),
+with clock as materialized (
+    select u.*, {now} as now
+    from (select clock_timestamp() as clock, clock_timestamp() + steady_ahead as told, steady_ahead, alive_at
+          from uptime where singleton offset 0) as u),
 stamped as (
     update uptime u
     set alive_at = clock.now, up_since = case when {overlaps} then u.up_since else $1 end
     from clock
-    where u.singleton and abs(extract(epoch from clock.now - $2::timestamptz)) * 1000 < {GAP_WAIT_MS}
+    where u.singleton and abs(extract(epoch from clock.told - $2::timestamptz)) * 1000 < {GAP_WAIT_MS}
       and (u.alive_at < clock.now - interval '500 ms' or u.alive_at > clock.now or not {overlaps})
       and ({overlaps} or u.alive_at > clock.now or $1 <= clock.now - interval '{GAP_WAIT_MS} ms'))
-select now from clock",
+select clock as now, {ahead} as steady_ahead, alive_at from clock",
+        now = near("u.told", "$2::timestamptz"),
+        ahead = ahead_micros("steady_ahead"),
         overlaps = overlaps(1, "clock.now")
     )
 }
@@ -103,21 +124,34 @@ pub(in crate::store::postgres) async fn stay_alive(
     let statement = stamp();
     let arguments: [&(dyn ToSql + Sync); 2] = [&sent.begun, &sent.expected];
     let stamp = writing(sessions, &statement, &arguments);
-    uptime.making(stamp, |rows| rows.first().and_then(told)).await.map(drop)
+    uptime.making(stamp, |rows| rows.first().and_then(|row| told(row).ok())).await?;
+    if let Some((from, to)) = uptime.to_keep() {
+        // Of servers that notice the same at once, the first keeps it; the others hear of that with their next stamps.
+        writing(sessions, KEEP, &[&from, &to]).await?;
+    }
+    Ok(())
 }
 
-/// The clock in a row.
-pub(in crate::store::postgres) fn told(row: &Row) -> Option<Time> {
-    row.try_get("now").ok().map(|At(now)| now)
+/// The clocks in a row.
+fn told(row: &Row) -> Result<Told, StoreError> {
+    let row = Reader { table: "uptime", row, key: &|| "the only row".to_owned() };
+    Ok(Told { clock: row.get("now")?, ahead: row.get("steady_ahead")?, alive_at: row.get("alive_at")? })
 }
 
-/// The clock, for a server that starts.
-pub(in crate::store::postgres) async fn clock(sessions: &Sessions) -> Result<Time, StoreError> {
-    let rows = writing(sessions, "-- uptime.clock\nselect clock_timestamp() as now", &[]).await?;
-    rows.first().and_then(told).ok_or_else(|| {
-        let source = "it was not told".into();
-        StoreError::Corrupt { table: "clock_timestamp()", column: "now", key: String::new(), source }
-    })
+/// The clocks, and the time from which on the ledger has had the steady one, for a server that starts.
+pub(in crate::store::postgres) async fn clock(sessions: &Sessions) -> Result<(Told, Time), StoreError> {
+    let statement = format!(
+        "-- uptime.clock
+select clock_timestamp() as now, {ahead} as steady_ahead, alive_at, steady_since from uptime where singleton",
+        ahead = ahead_micros("steady_ahead")
+    );
+    let rows = writing(sessions, &statement, &[]).await?;
+    let row = rows.first().ok_or_else(|| {
+        let (key, source) = ("the only row".to_owned(), "it is missing".into());
+        StoreError::Corrupt { table: "uptime", column: "singleton", key, source }
+    })?;
+    let since = Reader { table: "uptime", row, key: &|| "the only row".to_owned() }.get("steady_since")?;
+    Ok((told(row)?, since))
 }
 
 /// A statement's rows, which rest on [`up`]: its parameters come last, and are as of the moment in which it is sent.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use rusqlite::Transaction;
 
-use crate::clock::Clock;
 use crate::domain::ids::request_key;
-use crate::domain::{Command, LedgerEpoch, Loaded, Run, RunKey, Shard, Wanted};
+use crate::domain::steady::{PRESENT_MICROS, after_all};
+use crate::domain::{Command, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Time, Wanted};
 use crate::store::StoreError;
 use crate::store::bulk::End;
 use crate::store::rows::events;
-use crate::store::sqlite::rows::{after_all, first};
+use crate::store::sqlite::rows::first;
 use crate::store::sqlite::uptime::UptimeClock;
 use crate::store::sqlite::{ends, read, sides};
 
@@ -29,9 +29,7 @@ pub(in crate::store::sqlite) fn load(
     sides: &Wanted,
     uptime: &UptimeClock,
 ) -> Result<Loaded, StoreError> {
-    let last = ends::last(transaction, shard)?;
-    let clock = uptime.now();
-    let now = after_all(clock, ends::elsewhere(transaction, shard)?);
+    let (position, now) = place(transaction, shard, uptime.clock())?;
     let keys: HashSet<&RunKey> = commands.iter().map(|command| &command.key).collect();
     let mut runs: Vec<Arc<Run>> = Vec::with_capacity(keys.len());
     for key in keys {
@@ -48,15 +46,24 @@ pub(in crate::store::sqlite) fn load(
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }
     let sides = sides::load(transaction, shard, sides, &runs, uptime)?;
-    Ok(Loaded { last, now, clock, runs, requests, sides, ledger_epoch: LedgerEpoch::FIRST })
+    let steady = uptime.steady();
+    Ok(Loaded { last: position, now, steady, runs, requests, sides, ledger_epoch: LedgerEpoch::FIRST })
+}
+
+/// The shard's last position, and the time that an event after it may bear.
+fn place(transaction: &Transaction<'_>, shard: Shard, clock: Time) -> Result<(Position, Time), StoreError> {
+    let (last, at) = ends::last(transaction, shard)?.unzip();
+    let elsewhere = ends::elsewhere(transaction, shard, clock.plus_micros(PRESENT_MICROS))?;
+    Ok((last.unwrap_or(0), after_all(clock, at, elsewhere)))
 }
 
 /// The facts that a load of finished runs is decided on.
 pub(in crate::store::sqlite) fn end(
     transaction: &Transaction<'_>,
     shard: Shard,
-    clock: &dyn Clock,
+    clock: Time,
 ) -> Result<End, StoreError> {
-    let (last, elsewhere) = (ends::last(transaction, shard)?, ends::elsewhere(transaction, shard)?);
-    Ok(End { last, elsewhere, now: clock.now() })
+    let last = ends::last(transaction, shard)?;
+    let elsewhere = ends::elsewhere(transaction, shard, clock.plus_micros(PRESENT_MICROS))?;
+    Ok(End { last, elsewhere, now: clock })
 }

@@ -19,7 +19,7 @@ pub(in crate::store::sqlite) fn write(
     shard: Shard,
     commit_id: Uuid,
     decided: &Decided,
-    now: Time,
+    steady: Time,
 ) -> Result<(), StoreError> {
     let writer = Writer { transaction, shard };
     let linked: HashSet<&RunKey> =
@@ -39,7 +39,7 @@ pub(in crate::store::sqlite) fn write(
         }
         writer.keep_active(&key, &write.run, write.before.as_ref())?;
     }
-    sides::write(&writer, &decided.sides, now)?;
+    sides::write(&writer, &decided.sides, steady)?;
     let commit_id = commit_id.to_string();
     for event in &decided.events {
         writer.insert_event(event, &commit_id)?;

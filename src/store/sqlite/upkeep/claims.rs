@@ -2,8 +2,7 @@
 
 use rusqlite::Connection;
 
-use crate::clock::Clock;
-use crate::domain::{ClaimKey, Claimed};
+use crate::domain::{ClaimKey, Claimed, Time};
 use crate::store::StoreError;
 use crate::store::rows::sides::{REPLAY_CLAIM, claim};
 use crate::store::sqlite::errors;
@@ -28,8 +27,8 @@ pub(in crate::store::sqlite) fn replay(
 }
 
 /// Forgets requests that are too old. Answers whether there may be more.
-pub(in crate::store::sqlite) fn forget(connection: &mut Connection, clock: &dyn Clock) -> Result<bool, StoreError> {
-    let until = clock.now().micros() - KEEP_MS * 1_000;
+pub(in crate::store::sqlite) fn forget(connection: &mut Connection, now: Time) -> Result<bool, StoreError> {
+    let until = now.micros() - KEEP_MS * 1_000;
     let forgotten = execute(
         connection,
         "-- claims.forget

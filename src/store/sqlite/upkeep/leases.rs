@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Transaction};
 
-use crate::clock::Clock as _;
 use crate::domain::{Renewal, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::dialect::run_columns;
@@ -47,7 +46,8 @@ pub(in crate::store::sqlite) fn leases(
 ) -> Result<Vec<Option<KeptLease>>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let seen = clock.seen();
-    keys.iter().map(|(shard, key)| Ok(kept(&snapshot, *shard, key, &seen)?.map(|row| row.lease))).collect()
+    let lease = |(shard, key): &(Shard, RunKey)| kept(&snapshot, *shard, key, &seen);
+    keys.iter().map(|key| Ok(lease(key)?.map(|row| row.lease.told(|time| clock.shown(time))))).collect()
 }
 
 /// Renews all in one transaction.
@@ -62,7 +62,7 @@ pub(in crate::store::sqlite) fn renew(
     let renewed = renewals.iter().map(|(key, renewal)| renew_one(&transaction, shard, key, renewal, &seen));
     let renewed = renewed.collect::<Result<Vec<_>, _>>()?;
     transaction.commit().map_err(errors::statement)?;
-    Ok(renewed)
+    Ok(renewed.into_iter().map(|renewed| renewed.map(|it| it.told(|time| clock.shown(time)))).collect())
 }
 
 fn renew_one(
@@ -107,14 +107,25 @@ fn renew_one(
     Ok(Some(Renewed { expires_at, now, run }))
 }
 
-/// Makes a write without meaning.
-pub(in crate::store::sqlite) fn try_to_write(
-    connection: &mut Connection,
-    clock: &UptimeClock,
-) -> Result<(), StoreError> {
+/// Whether any lease or deadline is to come.
+pub(in crate::store::sqlite) fn has_any_to_come(connection: &Connection) -> Result<bool, StoreError> {
+    let any = "-- uptime.has_any_to_come
+select exists (select 1 from leases)
+    or exists (select 1 from shards as s
+                where exists (select 1 from active as a where a.shard = s.shard and a.due_at is not null))";
+    let any = first(connection, any, [], |row| Reader { table: "active", row, key: &String::new }.get((0, "due_at")))?;
+    Ok(any.unwrap_or(false))
+}
+
+/// Keeps the steady clock for a restart.
+pub(in crate::store::sqlite) fn stamp(connection: &mut Connection, clock: &UptimeClock) -> Result<(), StoreError> {
     let transaction = begin(connection)?;
-    execute(&transaction, "-- uptime.try_to_write\nupdate uptime set alive_at = ?1", [clock.now().micros()])?;
-    transaction.commit().map_err(errors::statement)
+    let (now, ahead) = clock.to_keep();
+    let stamp = "-- uptime.stamp\nupdate uptime set alive_at = ?1, steady_ahead = ?2";
+    execute(&transaction, stamp, (now.micros(), ahead))?;
+    transaction.commit().map_err(errors::statement)?;
+    clock.kept(ahead);
+    Ok(())
 }
 
 /// Finds runs whose lease is over or that are due, in one snapshot.

@@ -7,8 +7,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::Connection;
 
-use crate::clock::Clock;
-use crate::domain::{LabelValue, Namespace};
+use crate::domain::{LabelValue, Namespace, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Reader, Yielding, each, execute};
 use crate::store::sqlite::{errors, writer};
@@ -59,12 +58,12 @@ pub(in crate::store::sqlite) struct Page {
 pub(in crate::store::sqlite) fn page(
     connection: &Connection,
     after: Option<&LabelValue>,
-    clock: &dyn Clock,
+    now: Time,
 ) -> Result<Page, StoreError> {
     let place = after.map_or(("", "", ""), |after| (&*after.namespace, after.label.as_str(), after.value.as_str()));
     let rows_max = i64::try_from(PAGE_ROWS).unwrap_or(i64::MAX);
     let (mut page, mut rows, mut yielding) = (Page::default(), 0, Yielding::begin());
-    let values = (until(clock), place.0, place.1, place.2, rows_max);
+    let values = (until(now), place.0, place.1, place.2, rows_max);
     each(connection, PAGE, values, |row| {
         yielding.row();
         rows += 1;
@@ -85,9 +84,9 @@ pub(in crate::store::sqlite) fn page(
 pub(in crate::store::sqlite) fn forget(
     connection: &mut Connection,
     values: &[LabelValue],
-    clock: &dyn Clock,
+    now: Time,
 ) -> Result<(), StoreError> {
-    let until = until(clock);
+    let until = until(now);
     let transaction = writer::begin(connection)?;
     for LabelValue { namespace, label, value } in values {
         execute(&transaction, FORGET, (until, namespace, label, value))?;
@@ -95,14 +94,14 @@ pub(in crate::store::sqlite) fn forget(
     transaction.commit().map_err(errors::statement)
 }
 
-fn until(clock: &dyn Clock) -> i64 {
-    clock.now().micros() - KEEP_MS * 1_000
+fn until(now: Time) -> i64 {
+    now.micros() - KEEP_MS * 1_000
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::SystemClock;
+    use crate::clock::{Clock as _, SystemClock};
     use crate::store::migrations::SQLITE;
     use crate::store::sqlite::sides::max_running::{COUNT, RUNNING};
 
@@ -133,8 +132,8 @@ mod tests {
         let mut connection = filled(2 * PAGE_ROWS);
         let (mut after, mut pages) = (None, 0);
         loop {
-            let Page { over, next } = page(&connection, after.as_ref(), &SystemClock).unwrap();
-            forget(&mut connection, &over, &SystemClock).unwrap();
+            let Page { over, next } = page(&connection, after.as_ref(), SystemClock.now()).unwrap();
+            forget(&mut connection, &over, SystemClock.now()).unwrap();
             pages += 1;
             after = next;
             if after.is_none() {

@@ -4,8 +4,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::{Connection, params};
 
-use crate::clock::Clock;
-use crate::domain::{Namespace, Position, Positions, Retention, RunId, Shard, Status, Time};
+use crate::domain::{Namespace, Position, Positions, Retention, RunId, Shard, Status, Steady, Time};
 use crate::store::StoreError;
 use crate::store::dialect::content_bytes;
 use crate::store::retention::{Due, Purged, Step, WALK_EVENTS_MAX, Walk};
@@ -25,7 +24,7 @@ macro_rules! walk {
             "-- retention.",
             $name,
             "
-select e.position, e.at, e.run_id, e.revision, r.status
+select e.position, e.at, e.run_id, e.revision, r.status, coalesce(e.event ->> 'steadyAheadMicros', 0)
   from run_events as e
   left join runs as r on r.shard = e.shard and r.namespace = ?3 and r.namespace = e.namespace and r.run_id = e.run_id
                      and r.revision = e.revision and r.status > 2 and r.purged_at is null
@@ -148,17 +147,17 @@ pub(in crate::store::sqlite) fn due(
     shard: Shard,
     walk: &Walk,
     (after, upto): (Position, Position),
-    clock: &dyn Clock,
+    steady: Steady,
 ) -> Result<Due, StoreError> {
     let Walk { namespace, keep_ms, statuses } = walk;
-    let now = clock.now();
+    let now = steady.now;
     let statement = if *namespace == Namespace::only() { WALK } else { WALK_OF };
     let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
     let mut step = Step::after(after);
     each(connection, statement, (shard.0, bigint(after), namespace, limit), |row| {
         let event = Reader { table: "run_events", row, key: &|| "an event of a walk".to_owned() };
-        // Those that follow are no earlier.
-        let until = event.get::<Time>((1, "at"))?.plus_ms(*keep_ms);
+        // Those that follow are no earlier, by the steady clock.
+        let until = steady.of_event(event.get((1, "at"))?, event.get((5, "event"))?).plus_ms(*keep_ms);
         if until > now {
             step.is_kept(until, now);
             return Ok(ControlFlow::Break(()));
@@ -182,10 +181,10 @@ pub(in crate::store::sqlite) fn purge(
     shard: Shard,
     walk: &Walk,
     due: &Due,
-    clock: &dyn Clock,
+    clock: Time,
 ) -> Result<Option<Purged>, StoreError> {
     let transaction = begin(connection)?;
-    let (shard, namespace, now) = (shard.0, &walk.namespace, clock.now().micros());
+    let (shard, namespace, now) = (shard.0, &walk.namespace, clock.micros());
     let wanted = (shard, namespace, bigint(walk.keep_ms), walk.bits(), bigint(due.upto));
     if first(&transaction, WANTED, wanted, |_row| Ok(()))?.is_none() {
         return Ok(None);

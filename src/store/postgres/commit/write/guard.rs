@@ -1,12 +1,16 @@
 //! The guard of an optimistic commit: all conditions that must still hold under the head.
 
 use super::events::key_of;
+use crate::domain::steady::PRESENT_MICROS;
 use crate::domain::{Namespace, NewEvent};
 use crate::store::postgres::parts::{Parts, key};
 
 /// The age that an optimistic commit may have when it is executed. An older one writes nothing, so that after this
 /// time a commit that was sent and lost cannot be applied.
 pub(in crate::store::postgres) const DECIDED_BEFORE_MAX_MS: u32 = 1_000;
+
+/// See [`PRESENT_MICROS`]: a newest event that is further ahead lifts no time.
+const PRESENT_MS: i64 = PRESENT_MICROS / 1_000;
 
 /// The time by which this process's estimate of the store's clock may be ahead of that clock.
 const AHEAD_MAX_MS: u32 = 5;
@@ -27,7 +31,8 @@ impl<'a> Parts<'a> {
             "version = (select ctid from shards where shard = {shard})
       and {at} > now - interval '{DECIDED_BEFORE_MAX_MS} ms' and {at} <= now + interval '{AHEAD_MAX_MS} ms'
       and (select min_release from ledger where singleton) = {min_release}
-      and not exists (select from ends where at > {at} or (at = {at} and shard <> {shard}))"
+      and not exists (select from ends where at <= (select now from clock) + interval '{PRESENT_MS} ms'
+                        and (at > {at} or (at = {at} and shard <> {shard})))"
         );
         if new {
             let there = format!(

@@ -1,0 +1,49 @@
+//! The steady clock as the stores keep it, in the row of `uptime`. See [`domain::steady`](crate::domain::steady).
+
+use crate::domain::Time;
+use crate::domain::steady::STEP_MIN_MICROS;
+
+/// What is kept of the steady clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Kept {
+    /// The time until which it surely ran, by itself.
+    pub(in crate::store) alive_at: Time,
+    /// By how much it was ahead of the store's clock then, in microseconds.
+    pub(in crate::store) ahead: i64,
+    /// The time from which on the ledger has had it.
+    pub(in crate::store) since: Time,
+}
+
+impl Kept {
+    /// The steady clock of a server that finds nobody else serving, when the store's clock shows this time. It is never before
+    /// where it was: a clock that was set back while nobody served tells nothing of the time that passed.
+    pub(in crate::store) fn resumed(&self, clock: Time) -> Time {
+        clock.plus_micros(self.ahead).max(self.alive_at)
+    }
+}
+
+/// Whether the clocks differ by so much more than before, in microseconds, that one was set.
+pub(in crate::store) fn is_step(micros: i64) -> bool {
+    micros.saturating_abs() >= STEP_MIN_MICROS
+}
+
+/// Says once that a clock was set, forward (positive) or back.
+pub(in crate::store) fn told_step(clock: &'static str, by_micros: i64) {
+    crate::telemetry::record::clock_step(clock, by_micros > 0);
+    #[expect(clippy::cast_precision_loss, reason = "seconds, for people")]
+    let by_s = by_micros as f64 / 1e6;
+    tracing::warn!(clock, by_s, "the clock was set: leases and deadlines go on by the time that passes");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_start_sets_the_steady_clock_back() {
+        let time = Time::from_micros;
+        let kept = Kept { alive_at: time(1_000), ahead: 100, since: time(0) };
+        assert_eq!(kept.resumed(time(5_000)), time(5_100), "the time away has passed");
+        assert_eq!(kept.resumed(time(400)), time(1_000), "the clock was set back meanwhile");
+    }
+}
