@@ -39,6 +39,23 @@ fn every_setting_of_the_server_can_be_set_or_is_the_charts_own() {
 }
 
 #[test]
+fn a_route_leads_to_every_service_of_the_port() {
+    let values = fs::read_to_string(format!("{CHART}/values.yaml")).unwrap();
+    let routed = values.lines().filter_map(|line| line.trim().strip_prefix("- method: { service: "));
+    let routed: BTreeSet<String> = routed.map(|line| line.trim_end_matches(" }").to_owned()).collect();
+    let mut served: BTreeSet<String> = BTreeSet::new();
+    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/proto/runledger/v1")).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        let names = text.lines().filter_map(|line| line.strip_prefix("service ")?.strip_suffix(" {").map(str::to_owned));
+        served.extend(names.map(|name| format!("runledger.v1.{name}")));
+    }
+    assert!(served.len() >= 4, "{served:?}");
+    let of_grpc = ["health.v1.Health", "reflection.v1.ServerReflection", "reflection.v1alpha.ServerReflection"];
+    served.extend(of_grpc.map(|name| format!("grpc.{name}")));
+    assert_eq!(routed, served, "grpcRoute.matches in helm/runledger/values.yaml");
+}
+
+#[test]
 fn alerts_and_dashboard_of_the_chart_are_those_of_the_server() {
     for file in ["prometheus-rules.yaml", "grafana-dashboard.json"] {
         let kept = fs::read_to_string(format!("{}/monitoring/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();

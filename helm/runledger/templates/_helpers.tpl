@@ -2,21 +2,27 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* At most 52 characters, so that what is put behind it leaves 63: `-headless`, `-tls`, a pod's ordinal. */}}
+{{/* At most 52 characters, so that what is put behind it leaves 63: `-headless`, `-tls`, a pod's ordinal. The name of a
+Service begins with a letter, so one that is made of a release such as `20261127` has the chart's before it. */}}
 {{- define "runledger.fullname" -}}
 {{- $name := include "runledger.name" . }}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
-{{- else if contains $name .Release.Name }}
-{{- .Release.Name | trunc 52 | trimSuffix "-" }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" }}
+{{- $both := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
+{{- $begins := ternary "" "runledger-" (not (regexMatch "^[0-9]" $both)) }}
+{{- print $begins $both | trunc 52 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
+{{/* A name that is made of the release's, quoted: `20261127`, `true` or `0755` is a text. Takes (list $ SUFFIX). */}}
+{{- define "runledger.quoted" -}}
+{{- print (include "runledger.fullname" (index . 0)) (index . 1) | quote }}
+{{- end }}
+
 {{- define "runledger.selector" -}}
-app.kubernetes.io/name: {{ include "runledger.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "runledger.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: server
 {{- end }}
 
@@ -25,15 +31,15 @@ app.kubernetes.io/component: server
 {{- $ := index . 0 }}
 {{- $labels := index . 2 }}
 {{- $annotations := merge (dict) (index . 3) $.Values.commonAnnotations -}}
-name: {{ include "runledger.fullname" $ }}{{ index . 1 }}
-namespace: {{ $.Release.Namespace }}
+name: {{ include "runledger.quoted" (list $ (index . 1)) }}
+namespace: {{ $.Release.Namespace | quote }}
 labels:
-  app.kubernetes.io/name: {{ include "runledger.name" $ }}
-  app.kubernetes.io/instance: {{ $.Release.Name }}
+  app.kubernetes.io/name: {{ include "runledger.name" $ | quote }}
+  app.kubernetes.io/instance: {{ $.Release.Name | quote }}
   app.kubernetes.io/version: {{ $.Chart.AppVersion | quote }}
   app.kubernetes.io/part-of: runledger
-  app.kubernetes.io/managed-by: {{ $.Release.Service }}
-  helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version | replace "+" "_" }}
+  app.kubernetes.io/managed-by: {{ $.Release.Service | quote }}
+  helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version | replace "+" "_" | quote }}
   {{- with merge (dict) $labels $.Values.commonLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -67,9 +73,24 @@ annotations:
 {{- if or .Values.access.existingSecret (include "runledger.ownAccessFile" .) }}true{{ end }}
 {{- end }}
 
+{{/* The number of pods, by either name. */}}
+{{- define "runledger.replicas" -}}
+{{- if kindIs "invalid" .Values.replicaCount }}{{ toJson .Values.replicas }}{{ else }}{{ toJson .Values.replicaCount }}{{ end }}
+{{- end }}
+
+{{/* A probe of a pod: what the conventional value says, then the chart's own. Takes (list OWN CONVENTIONAL PATH). */}}
+{{- define "runledger.probe" -}}
+{{- $said := index . 1 | default dict }}
+{{- $probe := merge (dict) $said (index . 0) }}
+{{- if not (or $said.httpGet $said.grpc $said.tcpSocket $said.exec) }}
+{{- $_ := set $probe "httpGet" (dict "path" (index . 2) "port" "admin") }}
+{{- end }}
+{{- toYaml $probe }}
+{{- end }}
+
 {{/* Several pods: of Postgres, and more than one by number or by the autoscaler. */}}
 {{- define "runledger.several" -}}
-{{- if and (include "runledger.postgres" .) (or .Values.autoscaling.enabled (gt (int .Values.replicas) 1)) }}true{{ end }}
+{{- if and (include "runledger.postgres" .) (or .Values.autoscaling.enabled (gt (int (include "runledger.replicas" .)) 1)) }}true{{ end }}
 {{- end }}
 
 {{/* Whether clients need the CA of the certificate. */}}

@@ -10,16 +10,18 @@ metadata:
     {{- end }}
   annotations:
     # A change of these needs new pods. Certificates and the access file do not: the server reads them anew by itself.
-    checksum/settings: {{ include "runledger.settings" . | sha256sum }}
+    checksum/settings: {{ include "runledger.settings" . | sha256sum | quote }}
     {{- if and (include "runledger.postgres" .) .Values.store.postgres.dsn }}
-    checksum/store: {{ .Values.store.postgres.dsn | sha256sum }}
+    # Of a location with its password: a hash that takes long to make (scrypt), and of that so little that it tells
+    # whether the location has changed, and not what it is.
+    checksum/store: {{ derivePassword 1 "maximum" .Values.store.postgres.dsn (include "runledger.fullname" .) .Release.Namespace | sha256sum | trunc 8 | quote }}
     {{- end }}
     kubectl.kubernetes.io/default-container: runledger
     {{- with .Values.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 spec:
-  serviceAccountName: {{ include "runledger.serviceAccountName" . }}
+  serviceAccountName: {{ include "runledger.serviceAccountName" . | quote }}
   automountServiceAccountToken: false
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ with .Values.drain }}{{ add .preStopSeconds .seconds .slackSeconds }}{{ end }}
@@ -36,7 +38,7 @@ spec:
   containers:
     - name: runledger
       image: {{ include "runledger.image" . | quote }}
-      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      imagePullPolicy: {{ .Values.image.pullPolicy | quote }}
       args:
         - serve
         - --config=/etc/runledger/settings/runledger.toml
@@ -53,20 +55,17 @@ spec:
       {{- end }}
       ports:
         - { name: grpc, containerPort: 50051, protocol: TCP }
-        - { name: admin, containerPort: {{ .Values.admin.port }}, protocol: TCP }
+        - { name: admin, containerPort: {{ toJson .Values.admin.port }}, protocol: TCP }
       startupProbe:
-        httpGet: { path: /livez, port: admin }
-        {{- toYaml .Values.probes.startup | nindent 8 }}
+        {{- include "runledger.probe" (list .Values.probes.startup .Values.startupProbe "/livez") | nindent 8 }}
       livenessProbe:
-        httpGet: { path: /livez, port: admin }
-        {{- toYaml .Values.probes.liveness | nindent 8 }}
+        {{- include "runledger.probe" (list .Values.probes.liveness .Values.livenessProbe "/livez") | nindent 8 }}
       readinessProbe:
-        httpGet: { path: /readyz, port: admin }
-        {{- toYaml .Values.probes.readiness | nindent 8 }}
+        {{- include "runledger.probe" (list .Values.probes.readiness .Values.readinessProbe "/readyz") | nindent 8 }}
       {{- if .Values.drain.preStopSeconds }}
       lifecycle:
         preStop:
-          sleep: { seconds: {{ .Values.drain.preStopSeconds }} }
+          sleep: { seconds: {{ toJson .Values.drain.preStopSeconds }} }
       {{- end }}
       securityContext:
         {{- toYaml .Values.securityContext | nindent 8 }}
@@ -94,7 +93,7 @@ spec:
         {{- if .Values.access.kubernetes }}
         - { name: cluster, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true }
         {{- end }}
-        {{- with .Values.extraVolumeMounts }}
+        {{- with concat .Values.extraVolumeMounts .Values.volumeMounts }}
         {{- tpl (toYaml .) $ | nindent 8 }}
         {{- end }}
     {{- with .Values.extraContainers }}
@@ -102,36 +101,36 @@ spec:
     {{- end }}
   volumes:
     - name: settings
-      configMap: { name: {{ include "runledger.fullname" . }} }
+      configMap: { name: {{ include "runledger.quoted" (list . "") }} }
     {{- if include "runledger.postgres" . }}
     - name: store
       secret:
-        secretName: {{ include "runledger.storeSecret" . }}
-        items: [{ key: {{ if .Values.store.postgres.existingSecret }}{{ .Values.store.postgres.key }}{{ else }}dsn{{ end }}, path: dsn }]
+        secretName: {{ include "runledger.storeSecret" . | quote }}
+        items: [{ key: {{ ternary .Values.store.postgres.key "dsn" (not (not .Values.store.postgres.existingSecret)) | quote }}, path: dsn }]
     {{- with .Values.store.postgres.tlsSecret }}
     - name: postgres
       # libpq's rule: a key that others can read is refused.
-      secret: { secretName: {{ . }}, defaultMode: 0440 }
+      secret: { secretName: {{ . | quote }}, defaultMode: 0440 }
     {{- end }}
     {{- else if .Values.store.sqlite.existingClaim }}
     - name: ledger
-      persistentVolumeClaim: { claimName: {{ .Values.store.sqlite.existingClaim }} }
+      persistentVolumeClaim: { claimName: {{ .Values.store.sqlite.existingClaim | quote }} }
     {{- end }}
     {{- if include "runledger.tls" . }}
     - name: tls
       secret:
-        secretName: {{ include "runledger.tlsSecret" . }}
+        secretName: {{ include "runledger.tlsSecret" . | quote }}
         items: [{ key: tls.crt, path: tls.crt }, { key: tls.key, path: tls.key }]
     {{- end }}
     {{- with .Values.tls.clients.caSecret }}
     - name: clients
-      secret: { secretName: {{ . }} }
+      secret: { secretName: {{ . | quote }} }
     {{- end }}
     {{- if include "runledger.accessFile" . }}
     - name: access
       secret:
-        secretName: {{ default (printf "%s-access" (include "runledger.fullname" .)) .Values.access.existingSecret }}
-        items: [{ key: {{ if .Values.access.existingSecret }}{{ .Values.access.key }}{{ else }}access.toml{{ end }}, path: access.toml }]
+        secretName: {{ default (printf "%s-access" (include "runledger.fullname" .)) .Values.access.existingSecret | quote }}
+        items: [{ key: {{ ternary .Values.access.key "access.toml" (not (not .Values.access.existingSecret)) | quote }}, path: access.toml }]
     {{- end }}
     {{- if .Values.access.kubernetes }}
     # The pod's own token, to read the keys of the cluster's service accounts with, and nothing else.
@@ -142,7 +141,7 @@ spec:
           - configMap: { name: kube-root-ca.crt, items: [{ key: ca.crt, path: ca.crt }] }
           - downwardAPI: { items: [{ path: namespace, fieldRef: { fieldPath: metadata.namespace } }] }
     {{- end }}
-    {{- with .Values.extraVolumes }}
+    {{- with concat .Values.extraVolumes .Values.volumes }}
     {{- tpl (toYaml .) $ | nindent 4 }}
     {{- end }}
   topologySpreadConstraints:
@@ -151,7 +150,7 @@ spec:
     {{- else }}
     {{- range $key := list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
     - maxSkew: 1
-      topologyKey: {{ $key }}
+      topologyKey: {{ $key | quote }}
       whenUnsatisfiable: ScheduleAnyway
       labelSelector:
         matchLabels:
@@ -175,16 +174,16 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   {{- with .Values.runtimeClassName }}
-  runtimeClassName: {{ . }}
+  runtimeClassName: {{ . | quote }}
   {{- end }}
   {{- with .Values.schedulerName }}
-  schedulerName: {{ . }}
+  schedulerName: {{ . | quote }}
   {{- end }}
   {{- with .Values.dnsPolicy }}
-  dnsPolicy: {{ . }}
+  dnsPolicy: {{ . | quote }}
   {{- end }}
   {{- with .Values.dnsConfig }}
   dnsConfig:
