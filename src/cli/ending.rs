@@ -82,6 +82,9 @@ fn hint(failure: &Failure) -> Option<&'static str> {
         Some(Fault::WrongName { .. }) => Some("--tls-server-name says which name its certificate must have"),
         Some(Fault::SpeaksTls) => Some("--tls, or an https:// address, calls it over TLS"),
         Some(Fault::PlainText | Fault::HungUp) => Some("it is called in plain text without the flags of TLS"),
+        Some(Fault::TokenInPlainText(_)) => {
+            Some("--tls calls over TLS, and --allow-plaintext-token sends the token all the same")
+        }
         Some(Fault::WantsCertificate) => Some("--tls-cert and --tls-key name the files of one"),
         None if failure.is_unauthenticated() => Some(
             "--token-file or RUNLEDGER_TOKEN_FILE names a file with a token, RUNLEDGER_TOKEN holds one; --tls-cert and \

@@ -46,7 +46,8 @@ pub enum Unusable {
     /// Some servers are to be called over TLS, and this one in plain text.
     #[error("{0} is an address in plain text, and TLS was asked for")]
     PlainText(ServerAddress),
-    /// The token would cross a network for everybody to read.
+    /// The token would cross a network for everybody to read, as the address itself says. Where only its name leads
+    /// elsewhere, that is the [fault](crate::Fault::TokenInPlainText) of the call.
     #[error("the token would be sent to {0} in plain text, for everybody on the way to read")]
     TokenInPlainText(ServerAddress),
     /// The name cannot be sent.
@@ -94,7 +95,8 @@ impl Builder {
         Self { tls: Some(tls), ..self }
     }
 
-    /// Sends a bearer token with each call. In plain text, it is sent to loopback addresses only.
+    /// Sends a bearer token with each call. In plain text, it is sent to loopback addresses only: the address counts that
+    /// a connection has come to, whatever the server's name is.
     #[must_use]
     pub fn token(self, token: Token) -> Self {
         Self { token: Some(token), ..self }
@@ -124,15 +126,16 @@ impl Builder {
         if let Some(tls) = &tls {
             tls.load()?;
         }
+        let loopback_only = self.token.is_some() && !is_tls && !self.token_in_plain_text;
         let mut routes = Vec::new();
         for address in self.servers {
             if is_tls && address.scheme() == Some(Scheme::Plain) {
                 return Err(Unusable::PlainText(address));
             }
-            if self.token.is_some() && !is_tls && !self.token_in_plain_text && !address.is_loopback() {
+            if loopback_only && !address.is_loopback() {
                 return Err(Unusable::TokenInPlainText(address));
             }
-            routes.push(route(address, tls.clone())?);
+            routes.push(Route { loopback_only, ..route(address, tls.clone())? });
         }
         if routes.is_empty() {
             return Err(Unusable::NoServer);
@@ -167,5 +170,5 @@ fn route(address: ServerAddress, tls: Option<Arc<Tls>>) -> Result<Route, Unusabl
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_WAIT_MAX);
-    Ok(Route { address, endpoint, tls })
+    Ok(Route { address, endpoint, tls, loopback_only: false })
 }

@@ -11,6 +11,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
@@ -28,6 +29,8 @@ pub(crate) struct Route {
     pub(crate) address: ServerAddress,
     pub(crate) endpoint: Endpoint,
     pub(crate) tls: Option<Arc<Tls>>,
+    /// Whether nothing may be sent to another machine, because a token would cross the network for everybody to read.
+    pub(crate) loopback_only: bool,
 }
 
 /// The beginnings of a channel's connections: a channel makes new ones by itself.
@@ -119,6 +122,9 @@ impl Route {
         let mut tcp = HttpConnector::new();
         tcp.set_nodelay(true);
         let tcp = tcp.oneshot(uri).await.map_err(|error| Unconnected::Tcp(error.into()))?.into_inner();
+        if self.loopback_only {
+            stays_here(&tcp)?;
+        }
         let stream = |io, is_tls, has_identity| {
             let beginnings = beginnings.clone();
             Stream { io, is_tls, has_identity, has_heard: false, failed: None, number, beginnings }
@@ -139,6 +145,13 @@ impl Route {
         }
         Ok(stream(Box::new(secured), true, tls.has_identity()))
     }
+}
+
+/// Refuses a connection that leads to another machine. A name says nothing of that: whoever answers for it decides where
+/// `x.localhost` leads, and that is known only of the connection itself.
+fn stays_here(tcp: &TcpStream) -> Result<(), Unconnected> {
+    let peer = tcp.peer_addr().map_err(|error| Unconnected::Tcp(error.into()))?.ip();
+    if peer.to_canonical().is_loopback() { Ok(()) } else { Err(Fault::TokenInPlainText(peer).into()) }
 }
 
 /// The reason why there is no connection.
@@ -267,5 +280,51 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// An address of this machine that others may have as well. A machine without a network has none.
+    fn of_the_network() -> Option<IpAddr> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        // Nothing is sent: the system only looks up by which of its addresses it would go.
+        socket.connect((Ipv4Addr::new(198, 51, 100, 1), 9)).ok()?;
+        socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+    }
+
+    async fn tried(place: IpAddr, loopback_only: bool) -> (Option<Fault>, bool) {
+        let listener = TcpListener::bind((place, 0)).await.unwrap();
+        let uri = format!("http://{}", listener.local_addr().unwrap());
+        // The name is what was promised, and the endpoint where it led.
+        let (address, endpoint) = ("x.localhost:1".parse().unwrap(), Endpoint::from_shared(uri).unwrap());
+        let route = Route { address, endpoint, tls: None, loopback_only };
+        let beginnings = Beginnings::new();
+        let served = async {
+            let (mut tcp, _) = listener.accept().await.unwrap();
+            let mut said = Vec::new();
+            // What came: nothing, or the beginning of HTTP/2.
+            let _ended = tokio::io::AsyncReadExt::read_buf(&mut tcp, &mut said).await;
+            !said.is_empty()
+        };
+        let (connected, was_told) = tokio::join!(route.connect(&beginnings), served);
+        assert!(connected.is_err(), "nobody speaks HTTP/2 there");
+        (beginnings.fault(), was_told)
+    }
+
+    #[tokio::test]
+    async fn the_other_end_of_the_connection_says_whether_a_token_stays_here_and_not_its_name() {
+        let loopback = Ipv4Addr::LOCALHOST.into();
+        assert_eq!(tried(loopback, true).await, (None, true));
+        if let Some(elsewhere) = of_the_network() {
+            assert_eq!(tried(elsewhere, true).await, (Some(Fault::TokenInPlainText(elsewhere)), false));
+            assert_eq!(tried(elsewhere, false).await, (None, true));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The reasons why a client and a server that is there do not come to an HTTP/2 connection, each told in one sentence.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use rustls::pki_types::UnixTime;
@@ -60,6 +61,9 @@ pub enum Fault {
     /// The handshake failed on this side for another reason.
     #[error("the TLS handshake failed: {0}")]
     Handshake(String),
+    /// The server's name leads to another machine, and the token would cross the network for everybody to read.
+    #[error("its name leads to {0}, and the token would be sent there in plain text, for everybody on the way to read")]
+    TokenInPlainText(IpAddr),
     /// The client's own files cannot be used.
     #[error("{0}")]
     Files(String),

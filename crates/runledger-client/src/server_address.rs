@@ -66,6 +66,13 @@ impl ServerAddress {
         text.split(',').map(str::parse).collect()
     }
 
+    /// Whether both mean the same server, called in the same way: another spelling of a name may lead elsewhere, and is
+    /// another server.
+    #[must_use]
+    pub fn is_the_same(&self, other: &Self) -> bool {
+        self.scheme == other.scheme && self.place().eq_ignore_ascii_case(other.place())
+    }
+
     /// The scheme, where the address has one.
     #[must_use]
     pub fn scheme(&self) -> Option<Scheme> {
@@ -85,7 +92,8 @@ impl ServerAddress {
         host.trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// Whether the address is this machine's own by its form: what is sent there crosses no network.
+    /// Whether the address is this machine's own by its form. That is a promise of the name alone: the address of a
+    /// connection's other end is looked at before anything secret is sent.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         let host = self.host();
@@ -121,6 +129,19 @@ mod tests {
         assert_eq!(parsed("https://a:1").scheme(), Some(Scheme::Tls));
         for text in ["", "localhost", "https://", "https://user:word@a:1", "https://a:1/path", "ftp://a:1", "a:b"] {
             assert_eq!(text.parse::<ServerAddress>(), Err(EXPECTED), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_the_same_by_its_place_and_the_way_to_it() {
+        for (one, other, same) in [
+            ("a:1", "A:1", true),
+            ("https://a", "https://a:443/", true),
+            ("a:1", "a:2", false),
+            ("a:443", "https://a", false),
+            ("localhost:1", "127.0.0.1:1", false),
+        ] {
+            assert_eq!(parsed(one).is_the_same(&parsed(other)), same, "{one} {other}");
         }
     }
 
