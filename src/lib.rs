@@ -222,13 +222,14 @@
 //! | `auth::{access_file, rules, token, reload}` | the access file: its form, what it says of whom, new rules while the server runs |
 //! | `auth::{trusted, jwt, jwks}` | what credentials are held against: the rules, and signed tokens of issuers by the sets of their keys |
 //! | [`memory`] | how much memory the process takes and may take, and what is refused when little is left |
+//! | [`private`] | the one place that makes files: their owner's alone, and whole or not at all |
 //! | [`app`], [`config`], [`supervise`], [`telemetry`], [`clock`] | the process: wired, told what to do, stopped, heard |
 //! | `config::{file, shown}` | a server's settings from a file; as they hold, and their reference |
 //! | `telemetry::{metrics, record, gauges}` | the table of metrics; what is recorded as it happens; what is read when asked |
 //! | `telemetry::{traces, otlp}` | the spans of a call, from its headers to its commit; their way to a collector |
 //! | `telemetry::{alerts, dashboard}` | what Prometheus and Grafana are given, made of the table |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
-//! | `cli::{connect, context}` | how servers are reached: by flags, then the environment, then a named context |
+//! | `cli::{connect, context}` | how servers are reached: by flags, then a context that is named; else by the environment, then the current context |
 //! | `fill` | makes a large ledger for measurements, past the service |
 //!
 //! Beside this package, `crates/` has the messages (`runledger-proto`), a client with TLS, tokens and a worker's loop
@@ -344,6 +345,7 @@ pub mod grpc;
 pub mod leases;
 pub mod memory;
 pub mod namespaces;
+pub mod private;
 pub mod reads;
 pub mod retention;
 pub mod share;

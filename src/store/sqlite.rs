@@ -22,6 +22,7 @@ mod open;
 mod probe;
 mod query;
 mod read;
+mod rights;
 mod rows;
 mod sides;
 #[cfg(test)]

@@ -2,15 +2,15 @@
 //! readable by its owner only.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::Context;
 use crate::config;
+use crate::private::{self, Rights, Turn};
 
 /// Bytes of the file at most.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -42,7 +42,7 @@ pub(in crate::cli) enum ContextError {
     NoCurrent,
     #[error("there is a context {0:?} already: --replace writes it anew")]
     Taken(String),
-    #[error("{0:?} is no name of a context: 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-'")]
+    #[error("{0:?} is no name of a context: 1 to 64 of A-Z, a-z, 0-9, '.', '_' and '-', and not `none`")]
     Name(String),
 }
 
@@ -79,9 +79,8 @@ impl Contexts {
         let path = config::contexts_file().ok_or(ContextError::NoHome)?;
         let unwritable = |source| ContextError::Unwritable { path: path.clone(), source };
         let directory = path.parent().expect("it is the path of a file");
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unwritable)?;
-        let lock = File::open(directory).map_err(unwritable)?;
-        lock.lock().map_err(unwritable)?;
+        private::folders(directory).map_err(unwritable)?;
+        let _turn = Turn::at(&path).map_err(unwritable)?;
         let mut contexts = Self::of(&path)?;
         let changed = change(&mut contexts)?;
         contexts.write(&path).map_err(unwritable)?;
@@ -96,20 +95,8 @@ impl Contexts {
         })
     }
 
-    /// Writes the file beside the one that is there, which it then replaces; through a symbolic link, where one leads
-    /// to the file.
     fn write(&self, path: &Path) -> io::Result<()> {
-        let path = fs::canonicalize(path).unwrap_or_else(|_none| path.to_owned());
         let text = toml::to_string(self).map_err(io::Error::other)?;
-        let beside = path.with_extension("toml.new");
-        // One that was left behind by an interrupted command; the lock keeps others out.
-        match fs::remove_file(&beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)
+        private::replace(path, text.as_bytes(), Rights::OfOwnerAndGroup)
     }
 }

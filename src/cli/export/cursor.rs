@@ -1,7 +1,6 @@
 //! The file of the cursor up to which an export has every event of a namespace. It is there whole or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use tokio::time::Instant;
 
 use super::sink::Sink;
 use crate::domain::{LedgerEpoch, Namespace, Positions};
+use crate::private::{self, Rights};
 use crate::store::Ledger;
 use crate::wire::cursor;
 use crate::wire::seal::Seals;
@@ -76,13 +76,7 @@ impl CursorFile {
     pub(super) fn write(&mut self, ledger: Ledger) -> io::Result<()> {
         let Some((epoch, positions)) = self.reached.take() else { return Ok(()) };
         let cursor = cursor::after(epoch, positions.clone(), &Seals::of(ledger), &self.namespace);
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!(".{}.part", std::process::id()));
-        let part = PathBuf::from(name);
-        let mut file = File::create(&part)?;
-        writeln!(file, "{cursor}")?;
-        file.sync_all()?;
-        fs::rename(&part, &self.path)?;
+        private::replace(&self.path, format!("{cursor}\n").as_bytes(), Rights::OfAnyWriter)?;
         self.written = Some((Instant::now(), (epoch, positions)));
         Ok(())
     }

@@ -4,13 +4,12 @@
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::task::spawn_blocking;
 
-/// Links that are followed one after the other, as on Linux.
-const LINKS_MAX: usize = 40;
+use crate::private::{self, Part, Rights};
 
 /// Standard output, or a file.
 pub(super) struct Sink {
@@ -26,18 +25,6 @@ enum Out {
     Special(File),
 }
 
-/// A file that is removed unless it is complete.
-struct Part {
-    path: PathBuf,
-    becomes: PathBuf,
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        let _kept = fs::remove_file(&self.path);
-    }
-}
-
 impl Sink {
     /// Opens the output: a pipe on a thread of its own, because it opens only when somebody reads it, and a file here,
     /// because an export that is interrupted meanwhile would leave it behind.
@@ -45,23 +32,23 @@ impl Sink {
         if output == "-" {
             return Ok(Self { out: Some(Out::Stdout), part: None });
         }
-        let path = followed(Path::new(output))?;
+        let path = private::followed(Path::new(output))?;
         let there = match fs::metadata(&path) {
             Ok(there) => Some(there),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
         if there.as_ref().is_some_and(|there| !there.is_file()) {
-            let file = spawn_blocking(move || File::options().write(true).open(&path)).await??;
+            let file = spawn_blocking(move || private::open_pipe(&path)).await??;
             return Ok(Self { out: Some(Out::Special(file)), part: None });
         }
         if append {
-            let file = File::options().read(true).append(true).create(true).open(&path)?;
+            let file = private::open_to_append(&path)?;
             return Ok(Self { out: Some(Out::File(file)), part: None });
         }
-        let (file, part) = Part::create(path)?;
+        let (file, part) = Part::beside(path)?;
         if let Some(there) = there {
-            file.set_permissions(there.permissions())?;
+            private::take_over(&file, &there, Rights::OfAnyWriter)?;
         }
         Ok(Self { out: Some(Out::File(file)), part: Some(part) })
     }
@@ -125,17 +112,10 @@ impl Sink {
     /// Makes the file durable, and gives it its name.
     pub(super) async fn finish(&mut self) -> io::Result<()> {
         let part = self.part.take();
-        self.with(move |out| {
-            if let Out::File(file) = out {
-                file.sync_all()?;
-            }
-            let Some(part) = part else { return Ok(()) };
-            fs::rename(&part.path, &part.becomes)?;
-            // Its name lasts as well.
-            match part.becomes.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
-                Some(_) | None => File::open(".")?.sync_all(),
-            }
+        self.with(move |out| match (out, part) {
+            (Out::File(file), Some(part)) => part.finish(file),
+            (Out::File(file), None) => file.sync_all(),
+            (Out::Stdout | Out::Special(_), _) => Ok(()),
         })
         .await
     }
@@ -150,36 +130,4 @@ impl Sink {
         self.out = Some(out);
         done
     }
-}
-
-impl Part {
-    /// A new file beside the one that it becomes. The name is of nobody else's export.
-    fn create(becomes: PathBuf) -> io::Result<(File, Self)> {
-        let mut number = std::process::id();
-        loop {
-            let mut name = becomes.clone().into_os_string();
-            name.push(format!(".{number}.part"));
-            let path = PathBuf::from(name);
-            match File::create_new(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number = number.wrapping_add(1),
-                created => return Ok((created?, Self { path, becomes })),
-            }
-        }
-    }
-}
-
-/// The file that a link leads to, whether it is there or not: the link stays. A link that only the system can follow,
-/// such as `/dev/stdout`, stays what it is.
-fn followed(path: &Path) -> io::Result<PathBuf> {
-    if let Ok(there) = fs::metadata(path) {
-        return Ok(if there.is_file() { fs::canonicalize(path)? } else { path.to_owned() });
-    }
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        match fs::read_link(&path) {
-            Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
-            Err(_) => return Ok(path),
-        }
-    }
-    Err(io::Error::other("too many links"))
 }

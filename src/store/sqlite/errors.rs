@@ -1,12 +1,12 @@
 //! The meanings of SQLite's and the system's errors for the store.
 
-use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
 use tokio::task::JoinError;
 
+use crate::private;
 use crate::store::{OpenError, StoreError};
 
 /// An error of a statement. Only an error that would come again for the same input is [`StoreError::Refused`]: it
@@ -70,7 +70,7 @@ pub(super) fn open(path: &Path, error: rusqlite::Error) -> OpenError {
             OpenError::ReadOnly { location, source: error.into() }
         }
         // SQLite does not say why it could not open the file; the system does, when asked once more.
-        Some(ErrorCode::CannotOpen) => match OpenOptions::new().read(true).write(true).open(path) {
+        Some(ErrorCode::CannotOpen) => match private::open_existing(path) {
             Err(reason) if is_forbidden(&reason) => OpenError::ReadOnly { location, source: reason.into() },
             Ok(_) | Err(_) => OpenError::Failed { location, source: error.into() },
         },

@@ -12,8 +12,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::errors;
 use super::identity::Inode;
+use super::{errors, rights};
+use crate::private;
 use crate::store::OpenError;
 
 /// Holds the locks until it is dropped. The system frees them when the process ends, however it ends; the file beside
@@ -31,13 +32,12 @@ impl FileLock {
         let failed = |error| errors::open_system(database, error);
         let locked = |pid| OpenError::Locked { location: database.display().to_string(), pid };
         if let Some(directory) = database.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            fs::create_dir_all(directory).map_err(failed)?;
+            private::folders(directory).map_err(failed)?;
         }
         // Before a lock is left beside it.
         is_whole(database)?;
         let path = beside(database).map_err(failed)?;
-        let mut beside =
-            File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        let mut beside = private::open_or_create(&path).map_err(failed)?;
         if !is_free(&beside).map_err(failed)? {
             return Err(locked(pid_in(&mut beside)));
         }
@@ -48,11 +48,12 @@ impl FileLock {
         if named.is_file() && named.nlink() > 1 {
             return Err(OpenError::SeveralNames { location: database.display().to_string(), names: named.nlink() });
         }
-        let file = File::options().read(true).write(true).open(database).map_err(failed)?;
+        let file = private::open_existing(database).map_err(failed)?;
         if meets_no_posix_lock(&file) && !is_free(&file).map_err(failed)? {
             // The server that has the lock wrote its process id beside another path.
             return Err(locked(None));
         }
+        rights::close(database);
         Ok(Self { beside, database: file })
     }
 
@@ -165,7 +166,7 @@ fn beside(database: &Path) -> io::Result<PathBuf> {
     let mut path = match fs::canonicalize(database) {
         Ok(path) => OsString::from(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            File::options().write(true).create(true).truncate(false).open(database)?;
+            drop(private::open_or_create(database)?);
             OsString::from(fs::canonicalize(database)?)
         }
         Err(error) => return Err(error),

@@ -1,8 +1,6 @@
 //! Opens a file or a memory database: locks, connection, settings, migrations, in this order.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +13,7 @@ use super::identity::Identity;
 use super::lock::FileLock;
 use super::{errors, migrate, rows};
 use crate::clock::Clock;
+use crate::private;
 use crate::store::OpenOptions;
 use crate::store::migrations::Migrated;
 use crate::store::steady::Kept;
@@ -83,7 +82,7 @@ pub(super) fn memory(options: &OpenOptions, clock: &dyn Clock) -> Result<Opened,
 /// Connects without the URI flag: a path is a path, whatever it looks like.
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
     // A new file is its owner's alone, and its log after it: the ledger's key is in it. What fails here, SQLite tells.
-    let _there_or_not = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let _there_or_not = private::create_new(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = configured(Connection::open_with_flags(path, flags)?)?;
     if connection.is_readonly("main")? {

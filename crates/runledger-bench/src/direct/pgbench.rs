@@ -1,8 +1,9 @@
 //! The baseline as pgbench writes it: tells whether this generator is slower than Postgres' own.
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -186,7 +187,7 @@ impl Script {
         let path = std::env::temp_dir().join(format!("{}.sql", crate::random::draw_id().simple()));
         let failed = |source| BenchError::Pgbench { what: path.display().to_string(), source };
         // Other users can write to the folder: a file or a link that somebody put there is not written through.
-        let mut file = File::create_new(&path).map_err(failed)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
         file.write_all(text.as_bytes()).map_err(failed)?;
         Ok(Self(path))
     }

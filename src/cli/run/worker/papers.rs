@@ -10,6 +10,7 @@ use runledger_proto::json::{self, structure};
 use tempfile::TempDir;
 
 use crate::domain::limits::{CONTENT_BYTES_MAX, METADATA_DEPTH_MAX};
+use crate::private;
 
 /// Bytes of a result that are read: an object may be written with any space between its parts.
 const READ_BYTES_MAX: usize = 16 * CONTENT_BYTES_MAX;
@@ -23,11 +24,9 @@ pub(super) struct Papers {
 impl Papers {
     /// Writes down what the run was given.
     pub(super) fn laid_out(input: Option<&Struct>) -> io::Result<Self> {
-        let mut folder = tempfile::Builder::new();
-        folder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-        let folder = folder.prefix("runledger-worker.").tempdir()?;
+        let folder = private::temporary_folder("runledger-worker.")?;
         if let Some(input) = input {
-            let mut file = File::create(folder.path().join("input.json"))?;
+            let mut file = private::create_new(&folder.path().join("input.json"))?;
             file.write_all(json::object(input).as_bytes())?;
         }
         Ok(Self { folder, has_input: input.is_some() })
