@@ -117,7 +117,7 @@ enum Command {
     /// Hold every run against its events
     #[command(after_help = verify::HELP)]
     Verify(VerifyArgs),
-    /// Make tokens for callers, and list those of an access file
+    /// Make tokens for callers, and list and revoke those of an access file
     #[command(after_help = token::HELP)]
     Token(TokenArgs),
     /// Bring a database to this release's schema

@@ -1,14 +1,21 @@
 //! `runledger token`.
 
+mod change;
 mod entry;
+mod revoke;
 
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
+use self::change::{Change, cannot_write};
 use self::entry::Entry;
-use super::ending::Stop;
+use super::ending::{Stop, say};
 use super::fields::duration;
 use super::output::{Format, Out, Output, tell};
 use super::table::{Column, Table};
@@ -17,6 +24,7 @@ use crate::auth::rules::Known;
 use crate::auth::token::{NewToken, TokenHash};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
+use crate::private::{self, Rights};
 
 macro_rules! exit_codes {
     () => {
@@ -27,16 +35,28 @@ macro_rules! exit_codes {
 pub(super) const HELP: &str = concat!(
     "Examples:\n  \
     runledger token new --name grafana --namespace '*' --role reader --expires-in 90d\n  \
-    runledger token list --access-file access.toml\n\n",
+    runledger token list --access-file access.toml\n  \
+    runledger token revoke --name grafana --access-file access.toml\n\n",
     exit_codes!()
 );
 
 const HELP_NEW: &str = concat!(
     "Examples:\n  \
     runledger token new --name ci --namespace default --role reporter --agent 'ci-*'\n  \
-    runledger token new --name ops --namespace '*' --role operator --access-file access.toml\n\n\
-    The token is printed once, on standard output, and kept nowhere: the access file has its hash. Without \
-    --access-file, the entry to put there is printed on standard error.\n",
+    runledger token new --name ops --namespace '*' --role admin --access-file access.toml -o ops.token\n\n\
+    The token is given once and kept nowhere: the access file has its hash. --output puts it into a file that its owner \
+    alone reads, in one step and only when all else is done; without it, it is printed on standard output. Without \
+    --access-file, the entry to put there is printed on standard error. A command that fails leaves both files as they \
+    were.\n",
+    exit_codes!()
+);
+
+const HELP_REVOKE: &str = concat!(
+    "Examples:\n  \
+    runledger token revoke --name ci --access-file access.toml\n  \
+    runledger token revoke --sha256 ba7816bf8f01 --access-file access.toml\n\n\
+    Servers take it no more within seconds. Where a name has several tokens, such as while one replaces another, --sha256 \
+    says which.\n",
     exit_codes!()
 );
 
@@ -56,6 +76,10 @@ const COLUMNS: &[Column] = &[
 /// Digits of a hash that are shown to people.
 const HASH_DIGITS_SHOWN: usize = 12;
 
+/// Digits of a hash, and those of them at least that say which token is meant.
+const HASH_DIGITS: usize = 64;
+const HASH_DIGITS_MIN: usize = 8;
+
 #[derive(Args, Debug)]
 pub(super) struct TokenArgs {
     #[command(subcommand)]
@@ -67,6 +91,9 @@ enum TokenCommand {
     /// Make a token
     #[command(after_help = HELP_NEW)]
     New(NewArgs),
+    /// Take a token out of an access file
+    #[command(after_help = HELP_REVOKE)]
+    Revoke(RevokeArgs),
     /// List the tokens of an access file
     #[command(after_help = HELP_LIST)]
     List(ListArgs),
@@ -92,6 +119,23 @@ struct NewArgs {
     /// File to add the token's entry to: made where it is not there
     #[arg(long, env = "RUNLEDGER_ACCESS_FILE", value_name = "FILE")]
     access_file: Option<PathBuf>,
+    /// File to put the token into, instead of printing it (`-`): its owner's alone, and replaced as a whole
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("which").args(["name", "sha256"]).required(true))]
+struct RevokeArgs {
+    /// The name of the token, which is the only one of that name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The token's hash, or its first digits: 8 at least, as `token list` shows them
+    #[arg(long, value_name = "HEX", value_parser = digits)]
+    sha256: Option<String>,
+    /// The access file
+    #[arg(long, env = "RUNLEDGER_ACCESS_FILE", value_name = "FILE")]
+    access_file: PathBuf,
 }
 
 #[derive(Args, Debug)]
@@ -130,27 +174,119 @@ impl Role {
 pub(super) fn run(args: TokenArgs) -> Result<(), Stop> {
     match args.command {
         TokenCommand::New(args) => new(args),
+        TokenCommand::Revoke(args) => revoke(&args),
         TokenCommand::List(args) => list(&args),
     }
 }
 
 fn new(args: NewArgs) -> Result<(), Stop> {
-    let NewArgs { name, namespaces, roles, agents, expires_in, access_file } = args;
+    let NewArgs { name, namespaces, roles, agents, expires_in, access_file, output } = args;
+    let output = output.filter(|path| path.as_os_str() != "-");
     let token = NewToken::draw().ok_or_else(|| Stop::Undone("the system has no randomness".to_owned()))?;
     let expires_at = expires_in.map(|left| SystemClock.now().plus_ms(left.as_millis().try_into().unwrap_or(u64::MAX)));
     let roles: Vec<_> = roles.into_iter().map(Role::name).collect();
-    let entry = Entry { name: &name, hash: token.hash(), expires_at, namespaces, roles, agents };
-    let text = entry.to_toml();
+    let entry = Entry { name: &name, hash: token.hash(), expires_at, namespaces, roles, agents }.to_toml();
     // The entry is held against the rules of the file before anything is written.
-    access_file::read(&text).map_err(|faults| Stop::Usage(faults.join("; ")))?;
-    match &access_file {
-        Some(path) => {
-            entry::append(path, &text).map_err(Stop::Undone)?;
-            eprintln!("runledger: added `{name}` to {}: servers take the token within seconds", path.display());
-        }
-        None => eprint!("# The entry for the access file:\n{text}"),
+    access_file::read(&entry).map_err(|faults| Stop::Usage(faults.join("; ")))?;
+    let Some(path) = &access_file else {
+        give(&token, output.as_deref(), || Ok(()))?;
+        eprint!("# The entry for the access file:\n{entry}");
+        return Ok(());
+    };
+    if output.as_ref().is_some_and(|output| is_one_file(output, path)) {
+        return Err(Stop::Usage(format!("{} cannot be both the access file and the token's", path.display())));
     }
-    Ok(tell(&format!("{}\n", token.reveal()))?)
+    let change = Change::begin(path).map_err(Stop::Undone)?;
+    let given = give(&token, output.as_deref(), || change.write(&format!("{}{entry}", change.before())));
+    if let Err(Ungiven::AfterAll(error)) = &given {
+        // Nobody has the token: its entry goes as well.
+        change.undo().map_err(|undone| Stop::Undone(format!("{error}; and the token's entry stays: {undone}")))?;
+    }
+    given?;
+    eprintln!("runledger: added `{name}` to {}: servers take the token within seconds", path.display());
+    Ok(())
+}
+
+/// The reason why a token was not given to anybody.
+enum Ungiven {
+    /// Nothing was done.
+    Before(String),
+    /// What comes before it was done.
+    AfterAll(String),
+}
+
+impl From<Ungiven> for Stop {
+    fn from(ungiven: Ungiven) -> Self {
+        match ungiven {
+            Ungiven::Before(error) | Ungiven::AfterAll(error) => Self::Undone(error),
+        }
+    }
+}
+
+/// Prints a token, or puts it into a file, after something else was done. The file has been written beside by then, so
+/// that the last step is one that hardly fails.
+fn give(token: &NewToken, output: Option<&Path>, done: impl FnOnce() -> Result<(), String>) -> Result<(), Ungiven> {
+    let text = format!("{}\n", token.reveal());
+    let Some(path) = output else {
+        done().map_err(Ungiven::Before)?;
+        if is_open_to_others(io::stdout().as_fd()) {
+            say("others on this machine may read the file that the token goes to: --output makes one that they cannot");
+        }
+        return tell(&text).map_err(|error| Ungiven::AfterAll(format!("the token cannot be printed: {error}")));
+    };
+    let written = private::written_beside(path, text.as_bytes(), Rights::OfOwnerAndGroup);
+    let (file, part) = written.map_err(|error| Ungiven::Before(cannot_write(path, &error)))?;
+    done().map_err(Ungiven::Before)?;
+    part.finish(&file).map_err(|error| Ungiven::AfterAll(cannot_write(path, &error)))
+}
+
+/// Whether what is printed comes into a file that is not its owner's alone, as a shell makes it.
+fn is_open_to_others(out: BorrowedFd<'_>) -> bool {
+    let found = out.try_clone_to_owned().and_then(|out| File::from(out).metadata());
+    found.is_ok_and(|found| found.is_file() && found.mode() & 0o077 != 0)
+}
+
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| private::followed(path).and_then(std::path::absolute);
+    place(one).ok().zip(place(other).ok()).is_some_and(|(one, other)| one == other)
+}
+
+/// Digits of a hash that tell one token from another.
+fn digits(text: &str) -> Result<String, &'static str> {
+    let sound = (HASH_DIGITS_MIN..=HASH_DIGITS).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_hexdigit());
+    if sound { Ok(text.to_ascii_lowercase()) } else { Err("expected 8 to 64 hexadecimal digits") }
+}
+
+fn revoke(args: &RevokeArgs) -> Result<(), Stop> {
+    let path = args.access_file.display();
+    // Without a file there is nothing to wait for.
+    text_of(&args.access_file)?;
+    let change = Change::begin(&args.access_file).map_err(Stop::Undone)?;
+    let rules = access_file::read(change.before());
+    let rules = rules.map_err(|faults| Stop::Undone(format!("{path}: {}", faults.join("; "))))?;
+    let is_meant = |hash: &TokenHash, known: &Known| {
+        let by_name = args.name.as_ref().is_none_or(|name| known.identity.subject == *name);
+        by_name && args.sha256.as_ref().is_none_or(|digits| hash.to_string().starts_with(digits))
+    };
+    let meant: Vec<_> = rules.tokens().filter(|(hash, known)| is_meant(hash, known)).collect();
+    let asked = args.name.as_ref().or(args.sha256.as_ref()).map_or("", String::as_str);
+    let [(hash, known)] = meant[..] else {
+        let shown = |(hash, _): &(&TokenHash, &Known)| hash.to_string()[..HASH_DIGITS_SHOWN].to_owned();
+        let hashes = meant.iter().map(shown).collect::<Vec<_>>().join(", ");
+        return Err(Stop::Undone(match meant.len() {
+            0 => format!("{path} has no token {asked:?}"),
+            count => format!("{path} has {count} tokens {asked:?}: --sha256 says which of {hashes}"),
+        }));
+    };
+    let after = revoke::without(change.before(), &[*hash]).ok_or_else(|| {
+        let name = &known.identity.subject;
+        Stop::Undone(format!(
+            "the entry of `{name}` in {path} does not stand as a table [[token]]: take it out by hand"
+        ))
+    })?;
+    change.write(&after).map_err(Stop::Undone)?;
+    eprintln!("runledger: took `{}` out of {path}: servers refuse the token within seconds", known.identity.subject);
+    Ok(())
 }
 
 fn list(args: &ListArgs) -> Result<(), Stop> {

@@ -9,6 +9,7 @@ mod endings;
 mod examples;
 mod hostile;
 mod lists;
+mod rights;
 mod screen;
 mod secured;
 

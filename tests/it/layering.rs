@@ -1,6 +1,7 @@
 //! The table of the modules that each module may use, held against every file under `src`.
 
 mod source;
+mod writing;
 
 use std::fs;
 use std::path::{Path, PathBuf};

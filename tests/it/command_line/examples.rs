@@ -128,8 +128,17 @@ impl Scene {
         let directory = TempDir::new().unwrap();
         std::fs::write(directory.path().join("metadata.json"), "{\"step\": 2}").unwrap();
         std::fs::create_dir(directory.path().join("runledger")).unwrap();
-        let access = "[[token]]\nname = \"first\"\nsha256 = \"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n\
-                      grants = [{ namespaces = [\"*\"], roles = [\"reader\"] }]\n";
+        // The first is the hash of a token that is known; those of the others are of none.
+        let first = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad".to_owned();
+        let tokens = [("first", first), ("ci", "c1".repeat(32)), ("grafana", "9a".repeat(32))];
+        let access: String = tokens
+            .map(|(name, hash)| {
+                format!(
+                    "[[token]]\nname = \"{name}\"\nsha256 = \"{hash}\"\n\
+                     grants = [{{ namespaces = [\"*\"], roles = [\"reader\"] }}]\n"
+                )
+            })
+            .concat();
         std::fs::write(directory.path().join("access.toml"), access).unwrap();
         std::fs::write(directory.path().join("runledger.toml"), "store = \"memory\"\n").unwrap();
         let contexts = "current = \"local\"\n[contexts.local]\nas = \"agent-1\"\n";

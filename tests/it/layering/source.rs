@@ -126,7 +126,7 @@ fn tokens(bare: &str) -> Vec<Token> {
 }
 
 /// The text without comments and without what stands in quotes; the lines stay.
-fn bare(text: &str) -> String {
+pub(super) fn bare(text: &str) -> String {
     let mut bare = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

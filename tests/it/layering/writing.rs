@@ -1,0 +1,87 @@
+//! One place makes files, so that each is its owner's alone: no other code makes a file or a folder, or opens a file to
+//! write it.
+
+use super::files_of;
+use super::source::bare;
+
+/// The place, and one more with its reason.
+const PLACES: [(&str, &str); 2] = [
+    ("src/private.rs", "the place"),
+    ("crates/runledger-bench/src/direct/pgbench.rs", "another package, whose one script is made with 0600"),
+];
+
+/// What makes a file or a folder, or opens a file so that it can be written.
+const MAKERS: [&str; 23] = [
+    "File::create",
+    "File::options",
+    "OpenOptions::new",
+    "OpenOptionsExt",
+    "fs::write",
+    "fs::copy",
+    "fs::rename",
+    "fs::hard_link",
+    "fs::soft_link",
+    "create_dir",
+    "DirBuilder",
+    "set_permissions",
+    "symlink(",
+    "tempfile::Builder",
+    "tempdir(",
+    "TempDir::new",
+    "NamedTempFile",
+    "mkfifo",
+    "mknod",
+    "openat",
+    "rustix::fs::open",
+    "UnixListener::bind",
+    "mkdir",
+];
+
+#[test]
+fn one_place_makes_files() {
+    let packages = ["src", "crates/runledger-bench/src", "crates/runledger-client/src"];
+    let packages = packages.into_iter().chain(["crates/runledger-postgres/src", "crates/runledger-proto/src"]);
+    let mut places = Vec::new();
+    for (folder, (path, text)) in
+        packages.flat_map(|folder| files_of(folder).into_iter().map(move |file| (folder, file)))
+    {
+        let name = format!("{folder}/{}", path.display());
+        let of_tests = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
+        if !of_tests && !makers(&text).is_empty() {
+            places.push((name, makers(&text)));
+        }
+    }
+    let others = places.iter().filter(|(name, _)| !PLACES.iter().any(|(place, _)| place == name)).collect::<Vec<_>>();
+    assert!(others.is_empty(), "make it with `private`: {others:#?}");
+    for (place, _) in PLACES {
+        assert!(places.iter().any(|(name, _)| name == place), "{place} makes nothing any more");
+    }
+}
+
+#[test]
+fn a_maker_is_seen_however_it_is_written() {
+    for (text, found) in [
+        ("let file = File::create(path)?;", "File::create"),
+        ("std::fs::OpenOptions::new()\n    .append(true)", "OpenOptions::new"),
+        ("tokio::fs::write(path, text).await", "fs::write"),
+        ("fs::create_dir_all(path)?;", "create_dir"),
+    ] {
+        assert_eq!(makers(text), [found], "{text}");
+    }
+    for text in [
+        "// File::create(path)\nconst A: &str = \"fs::write\";",
+        "let file = File::open(path)?;",
+        "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    fn g() { std::fs::write(path, text).unwrap(); }\n}\n",
+    ] {
+        assert_eq!(makers(text), [""; 0], "{text}");
+    }
+}
+
+/// The makers that a file names outside of its tests.
+fn makers(text: &str) -> Vec<&'static str> {
+    let of_tests = text.match_indices("\n#[cfg(test)]\n").map(|(at, found)| at + found.len());
+    let mut of_tests =
+        of_tests.filter(|at| text[*at..].lines().next().is_some_and(|line| line.ends_with("mod tests {")));
+    let code = bare(&text[..of_tests.next().unwrap_or(text.len())]);
+    MAKERS.into_iter().filter(|maker| code.contains(maker)).collect()
+}
