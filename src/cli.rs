@@ -174,7 +174,7 @@ enum Misread {
 fn read(words: &[OsString]) -> Result<Cli, Misread> {
     let command = settings::without_empty_variables(Cli::command());
     let (command, file) = with_file(command, words).map_err(Misread::File)?;
-    let matches = command.try_get_matches_from(words).map_err(Misread::Words)?;
+    let matches = context::ambient::read(command, words).map_err(Misread::Words)?;
     let about = match matches.subcommand() {
         Some(("serve", about)) => Some(about),
         Some(("config", matches)) => matches.subcommand_matches("show"),

@@ -373,8 +373,9 @@ fn user_directory(name: &str, in_home: &str) -> Option<PathBuf> {
 }
 
 /// The value of a variable that is not empty.
+#[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
-fn variable(name: &str) -> Option<OsString> {
+pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -9,7 +10,7 @@ use clap::builder::NonEmptyStringValueParser;
 use tokio::time::Instant;
 
 use super::context::{self, Context};
-use super::ending::Stop;
+use super::ending::{Stop, say};
 use super::fields::time_limit;
 use crate::config;
 use runledger_client::flags::Access;
@@ -45,7 +46,8 @@ pub(super) struct Server {
 /// The flags that say how servers are reached, without any server.
 #[derive(Args, Debug)]
 pub(super) struct Selected {
-    /// The named context that says what the flags and the environment do not [default: the current one]
+    /// The named context that says what the flags do not, whatever the environment says: `none` for none [default: the
+    /// current one, beneath the environment]
     #[arg(long, env = "RUNLEDGER_CONTEXT", value_name = "NAME", help_heading = "Connection")]
     context: Option<String>,
 
@@ -59,7 +61,6 @@ pub(super) struct Target {
     pub(super) servers: Vec<ServerAddress>,
     pub(super) access: Access,
     acting_agent: Option<String>,
-    context: Option<String>,
 }
 
 impl Server {
@@ -86,17 +87,63 @@ impl Selected {
     }
 }
 
-/// What the flags come to with the token of the environment, and with the context of that name or the current one.
+/// What the flags come to with the context of that name, which is final; else with the environment, and with the current
+/// context beneath both.
 pub(super) fn target(context: Option<&str>, servers: &[ServerAddress], access: &Access) -> Result<Target, Stop> {
-    let token = if access.token_file.is_some() { None } else { config::token().map_err(Stop::Usage)? };
+    let is_named = context.is_some_and(|name| name != context::NONE);
+    let selected = context::selected(context).map_err(|error| Stop::Usage(error.to_string()))?;
+    let token = if is_named || access.token_file.is_some() { None } else { config::token().map_err(Stop::Usage)? };
     let access = Access { token, ..access.clone() };
-    let Some((name, context)) = context::selected(context).map_err(|error| Stop::Usage(error.to_string()))? else {
-        return Ok(Target { servers: servers.to_vec(), access, acting_agent: None, context: None });
+    let Some((name, context)) = selected else {
+        return Ok(Target { servers: servers.to_vec(), access, acting_agent: None });
     };
-    let Context { servers: of_context, acting_agent, .. } = &context;
-    let servers = if servers.is_empty() { of_context.clone() } else { servers.to_vec() };
-    let access = access.or(context.access(), &servers);
-    Ok(Target { servers, access, acting_agent: acting_agent.clone(), context: Some(name) })
+    if is_named {
+        say_what_is_left_aside(&name, &context);
+    }
+    let servers = match servers {
+        [] if is_named => context.servers_or_ambient().map_err(Stop::Usage)?,
+        [] => context.servers.clone(),
+        servers => servers.to_vec(),
+    };
+    let has_token = access.token_file.is_some() || access.token.is_some();
+    let access = access.or(of_context(&name, &context, &servers, has_token), &servers);
+    Ok(Target { servers, access, acting_agent: context.acting_agent })
+}
+
+/// What a context says of these servers. Of other servers than its own, nobody has said that they may have its token, nor
+/// that nobody listens on the way to them.
+fn of_context(name: &str, context: &Context, servers: &[ServerAddress], has_token: bool) -> Access {
+    let access = context.access();
+    if context.has(servers) {
+        return access;
+    }
+    if access.token_file.is_some() && !has_token {
+        let servers = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        say_once(&format!(
+            "the token of the context {name:?} is for its own servers, and is not sent to {servers}: --token-file names \
+             one for it"
+        ));
+    }
+    Access { token_file: None, allow_plaintext_token: false, ..access }
+}
+
+fn say_what_is_left_aside(name: &str, context: &Context) {
+    let variables = context.left_aside();
+    if !variables.is_empty() {
+        let (verb, them) = if variables.len() == 1 { ("says", "is") } else { ("say", "are") };
+        let variables = variables.join(", ");
+        say_once(&format!("the context {name:?} is named, so {variables} {verb} otherwise and {them} left aside"));
+    }
+}
+
+/// Says a sentence, unless it was the last: a command that asks several servers comes here for each.
+fn say_once(sentence: &str) {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if *last != sentence {
+        say(sentence);
+        sentence.clone_into(&mut last);
+    }
 }
 
 impl Target {
@@ -112,9 +159,10 @@ impl Target {
         })
     }
 
-    /// The variables by which a program that is run calls the same servers in the same way. A token by its value is
-    /// not among them: it stands in the environment already.
-    pub(super) fn environment(&self, client: &Client) -> Vec<(&'static str, OsString)> {
+    /// The variables by which a program that is run calls the same servers in the same way: those without a value are
+    /// unset, and no context has a say in it. A token by its value is not among them: it stands in the environment
+    /// already, and is unset where it was left aside.
+    pub(super) fn environment(&self, client: &Client) -> Vec<(&'static str, Option<OsString>)> {
         let Access { tls, allow_plaintext_token, .. } = self.access;
         let text = |text: &Option<String>| text.clone().map(OsString::from);
         let file = |path: &Option<PathBuf>| path.as_deref().map(|path| absolute(path).into_os_string());
@@ -122,7 +170,7 @@ impl Target {
         let variables = [
             ("RUNLEDGER_SERVER", Some(OsString::from(client.servers()))),
             ("RUNLEDGER_AGENT_ID", text(&self.acting_agent)),
-            ("RUNLEDGER_CONTEXT", text(&self.context)),
+            (context::ambient::CONTEXT, Some(OsString::from(context::NONE))),
             ("RUNLEDGER_CLIENT_TLS", yes(tls)),
             ("RUNLEDGER_CLIENT_TLS_CA", file(&self.access.tls_ca)),
             ("RUNLEDGER_CLIENT_TLS_CERT", file(&self.access.tls_cert)),
@@ -132,7 +180,8 @@ impl Target {
             ("RUNLEDGER_ALLOW_PLAINTEXT_TOKEN", yes(allow_plaintext_token)),
             ("RUNLEDGER_NAMESPACE", text(&self.access.namespace)),
         ];
-        variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        let token = self.access.token.is_none().then_some(("RUNLEDGER_TOKEN", None));
+        variables.into_iter().chain(token).collect()
     }
 }
 

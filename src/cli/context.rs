@@ -1,7 +1,10 @@
 //! `runledger context`: named settings of the client, such as those of a cluster.
 //!
-//! What is said goes in this order: flags, then the environment, then the context, then defaults.
+//! What is said goes in this order: flags, then the environment, then the current context, then defaults. A context that
+//! is named goes before the environment, and of the environment nothing is taken. What a context says of a token holds
+//! for its own servers.
 
+pub(super) mod ambient;
 mod file;
 
 use std::path::PathBuf;
@@ -15,7 +18,7 @@ use super::connect::{Server, absolute, unusable};
 use super::ending::{Stop, say};
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
-use runledger_client::flags::Access;
+use runledger_client::flags::{Access, SERVER_DEFAULT};
 use runledger_client::{ServerAddress, Unusable};
 
 macro_rules! exit_codes {
@@ -31,7 +34,9 @@ pub(super) const HELP: &str = concat!(
     runledger context list\n\n\
     What a command is to do is said by its flags, then by the environment, then by the context, then by defaults; each \
     setting by itself, but a certificate goes with its key, and an http:// server leaves out what the context says of TLS. --context NAME or \
-    RUNLEDGER_CONTEXT takes another context than the current one for one call. The contexts stand in \
+    RUNLEDGER_CONTEXT takes another context than the current one, and is final: of the environment nothing else counts \
+    then, and what would say otherwise is told. `none` takes no context. A context's token, and its leave to send one in plain \
+    text, are for its own servers. The contexts stand in \
     runledger/contexts.toml in $XDG_CONFIG_HOME or ~/.config: names of files, and never a token.\n",
     exit_codes!()
 );
@@ -96,6 +101,9 @@ enum ContextCommand {
     #[command(after_help = REMOVE)]
     Remove(RemoveArgs),
 }
+
+/// The word for no context at all, also where one is current.
+pub(super) const NONE: &str = "none";
 
 /// A flag without its variable: a context is to have what was written for it, not what happens to stand in the
 /// environment.
@@ -239,6 +247,13 @@ impl Context {
         ]
     }
 
+    /// Whether these are servers of the context: those that it names, or the default one where it names none.
+    pub(super) fn has(&self, servers: &[ServerAddress]) -> bool {
+        let default = [SERVER_DEFAULT.parse().expect("it is an address")];
+        let own = if self.servers.is_empty() { &default[..] } else { &self.servers[..] };
+        servers.iter().all(|server| own.iter().any(|own| own.is_the_same(server)))
+    }
+
     fn named_servers(&self) -> String {
         self.servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
@@ -247,6 +262,9 @@ impl Context {
 /// The context of that name, or the current one, with its name; none where none is wanted.
 pub(super) fn selected(name: Option<&str>) -> Result<Option<(String, Context)>, ContextError> {
     let contexts = Contexts::read()?;
+    if name == Some(NONE) {
+        return Ok(None);
+    }
     let Some(name) = name.map(str::to_owned).or_else(|| contexts.current.clone()) else { return Ok(None) };
     let context = contexts.get(&name)?.clone();
     Ok(Some((name, context)))
@@ -280,7 +298,7 @@ impl From<ContextError> for Stop {
 fn add(args: AddArgs) -> Result<(), Stop> {
     let AddArgs { name, is_used, replace, server } = args;
     let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    if !(1..=64).contains(&name.len()) || !name.bytes().all(of_a_name) {
+    if !(1..=64).contains(&name.len()) || !name.bytes().all(of_a_name) || name == NONE {
         return Err(ContextError::Name(name).into());
     }
     let context = Context::of(&server);

@@ -185,7 +185,7 @@ async fn claim(args: &WorkerArgs, worker: &mut Worker, signals: &mut Signals) ->
 /// Runs the program as the run, and reports how it ended.
 async fn work(
     args: &WorkerArgs,
-    called: &[(&'static str, OsString)],
+    called: &[(&'static str, Option<OsString>)],
     worker: &mut Worker,
     signals: &mut Signals,
     guard: &mut Guard,
@@ -195,7 +195,8 @@ async fn work(
     say(&format!("run {} {begins}, under the lease of epoch {}", held.run.run_id, held.epoch));
     let task = worker.begin(held.clone());
     let (task, papers) = laid_out(worker, signals, task, &held).await?;
-    let environment: Vec<_> = environment(&held, called).into_iter().chain(papers.environment()).collect();
+    let papers_of_the_run = papers.environment().map(|(name, path)| (name, Some(path)));
+    let environment: Vec<_> = environment(&held, called).into_iter().chain(papers_of_the_run).collect();
     let stdin = if args.input_on_stdin { Input::File(papers.input()) } else { Input::Inherited };
     let mut program = match Program::start(&args.command, &environment, stdin, task.job.clone()) {
         Ok(program) => program,
@@ -346,8 +347,9 @@ async fn report(task: Task, outcome: Outcome, result: Option<Struct>) -> Result<
     Ok(())
 }
 
-/// The variables that the worker adds to the program's environment: of the run, and of the servers that are called.
-fn environment(held: &Held, called: &[(&'static str, OsString)]) -> Vec<(&'static str, OsString)> {
+/// The variables that the worker sets or unsets in the program's environment: of the run, and of the servers that are
+/// called.
+fn environment(held: &Held, called: &[(&'static str, Option<OsString>)]) -> Vec<(&'static str, Option<OsString>)> {
     let run = &held.run;
     let labels: BTreeMap<&String, &String> = run.labels.iter().collect();
     let of_the_run = [
@@ -359,7 +361,7 @@ fn environment(held: &Held, called: &[(&'static str, OsString)]) -> Vec<(&'stati
         ("RUNLEDGER_SUSPENSION", run.resumed_from.as_deref().map(left).unwrap_or_default()),
         ("RUNLEDGER_METADATA", run.metadata.as_ref().map_or_else(|| "{}".to_owned(), json::object)),
     ];
-    let of_the_run = of_the_run.into_iter().map(|(name, value)| (name, OsString::from(value)));
+    let of_the_run = of_the_run.into_iter().map(|(name, value)| (name, Some(OsString::from(value))));
     of_the_run.chain(called.iter().cloned()).collect()
 }
 

@@ -191,6 +191,151 @@ async fn a_flag_goes_before_the_environment_and_that_before_the_context() {
     );
 }
 
+/// Variables that say otherwise than any context of these tests, as a shell has them from another server.
+fn of_another_shell(command: &mut Command, server: &str, token_file: &str) {
+    command
+        .env("RUNLEDGER_SERVER", server)
+        .env("RUNLEDGER_NAMESPACE", "of-environment")
+        .env("RUNLEDGER_AGENT_ID", "of-environment")
+        .env("RUNLEDGER_TOKEN_FILE", token_file)
+        .env("RUNLEDGER_TOKEN", "of-environment")
+        .env("RUNLEDGER_CLIENT_TLS", "no")
+        .env("RUNLEDGER_ALLOW_PLAINTEXT_TOKEN", "true");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_context_that_is_named_is_final_and_what_says_otherwise_is_told_on_one_line() {
+    let (home, server) = (Home::new(), Server::start("memory").await);
+    let (own, other) = (Gate::before(server.address(), None).await, Gate::before(server.address(), None).await);
+    let (address, elsewhere) = (own.address.to_string(), other.address.to_string());
+    let token = |name: &str| {
+        let path = home.0.path().join(name);
+        std::fs::write(&path, name).unwrap();
+        path.display().to_string()
+    };
+    let (of_context, of_environment) = (token("of-context"), token("of-environment"));
+    let whole = ["context", "add", "whole", "--server", &address, "--as", "a", "--namespace", "of-context"];
+    home.done(&[&whole[..], &["--token-file", &of_context]].concat()).await;
+    home.done(&["context", "add", "bare", "--server", &address]).await;
+    home.done(&["context", "add", "current", "--server", &elsewhere, "--use"]).await;
+    let aside = "RUNLEDGER_SERVER, RUNLEDGER_AGENT_ID, RUNLEDGER_NAMESPACE, RUNLEDGER_TOKEN_FILE, RUNLEDGER_TOKEN, \
+                 RUNLEDGER_ALLOW_PLAINTEXT_TOKEN say otherwise and are left aside\n";
+    for (name, namespace, agent, bearer) in [("whole", "of-context", "a", "Bearer of-context"), ("bare", "", "", "")] {
+        for by_flag in [true, false] {
+            let list = ["run", "list"];
+            let mut command = if by_flag {
+                home.command(&[&list[..], &["--context", name]].concat())
+            } else {
+                let mut command = home.command(&list);
+                command.env("RUNLEDGER_CONTEXT", name);
+                command
+            };
+            of_another_shell(&mut command, &elsewhere, &of_environment);
+            let ran = ran(command).await;
+            assert_eq!(ran.code, 0, "{name}: {}", ran.err);
+            assert_eq!(ran.err, format!("runledger: the context \"{name}\" is named, so {aside}"));
+            let last = |header| own.sent(header).pop().unwrap();
+            let sent = (last("runledger-namespace"), last("runledger-agent-id"), last("authorization"));
+            assert_eq!(sent, (namespace.to_owned(), agent.to_owned(), bearer.to_owned()), "{name}");
+        }
+    }
+    // A variable that says the same is no contradiction; one that says nothing sound is not even read.
+    let mut same = home.command(&["run", "list", "--context", "whole"]);
+    same.env("RUNLEDGER_SERVER", &address)
+        .env("RUNLEDGER_NAMESPACE", "of-context")
+        .env("RUNLEDGER_TOKEN_FILE", of_context);
+    let same = ran(same).await;
+    assert_eq!((same.code, same.err.as_str()), (0, ""));
+    let mut broken = home.command(&["run", "list", "--context", "bare"]);
+    broken
+        .env("RUNLEDGER_SERVER", "no address")
+        .env("RUNLEDGER_TOKEN", "two words")
+        .env("RUNLEDGER_CLIENT_TLS_CERT", "x");
+    let broken = ran(broken).await;
+    assert_eq!(broken.code, 0, "{}", broken.err);
+    assert_eq!(own.calls().len(), 6);
+    assert_eq!(other.calls().len(), 0, "nothing went to the server of the environment, or of the current context");
+
+    // A context that names no server is about the rest.
+    home.done(&["context", "add", "somewhere", "--namespace", "of-somewhere"]).await;
+    let mut somewhere = home.command(&["run", "list", "--context", "somewhere"]);
+    somewhere.env("RUNLEDGER_SERVER", &address);
+    let somewhere = ran(somewhere).await;
+    assert_eq!((somewhere.code, somewhere.err.as_str()), (0, ""));
+    assert_eq!(own.sent("runledger-namespace").pop().unwrap(), "of-somewhere");
+
+    // A flag beside it was said for this very call; and `none` is no context, so that the environment counts.
+    home.done(&["run", "list", "--context", "whole", "--namespace", "of-flag"]).await;
+    assert_eq!(own.sent("runledger-namespace").pop().unwrap(), "of-flag");
+    let mut none = home.command(&["run", "list", "--context", "none"]);
+    of_another_shell(&mut none, &elsewhere, &of_environment);
+    let none = ran(none).await;
+    assert_eq!((none.code, none.err.as_str()), (0, ""));
+    assert_eq!(other.sent("authorization"), ["Bearer of-environment"]);
+    let reserved = home.run(&["context", "add", "none", "--server", &address]).await;
+    assert_eq!(reserved.code, 2, "{}", reserved.err);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_contexts_token_and_its_leave_for_plain_text_are_for_its_own_servers() {
+    let (home, server) = (Home::new(), Server::start("memory").await);
+    let (own, other) = (Gate::before(server.address(), None).await, Gate::before(server.address(), None).await);
+    let (address, elsewhere) = (own.address.to_string(), other.address.to_string());
+    let token = home.0.path().join("token");
+    std::fs::write(&token, "s3cret").unwrap();
+    let token = token.display().to_string();
+    let add =
+        ["context", "add", "one", "--server", &address, "--token-file", &token, "--allow-plaintext-token", "--use"];
+    home.done(&add).await;
+    let list = ["run", "list"];
+    let said = format!(
+        "runledger: the token of the context \"one\" is for its own servers, and is not sent to {elsewhere}: \
+         --token-file names one for it\n"
+    );
+    for named in [&[][..], &["--context", "one"]] {
+        let away = home.run(&[&list[..], named, &["--server", &elsewhere]].concat()).await;
+        assert_eq!((away.code, &*away.err), (0, &*said), "{named:?}");
+    }
+    let mut by_environment = home.command(&list);
+    by_environment.env("RUNLEDGER_SERVER", &elsewhere);
+    let away = ran(by_environment).await;
+    assert_eq!((away.code, &*away.err), (0, &*said));
+    let both = home.run(&[&list[..], &["--server", &format!("{address},{elsewhere}")]].concat()).await;
+    assert_eq!(both.code, 0, "{}", both.err);
+    assert!(both.err.contains("is not sent to"), "one of two is not its own: {}", both.err);
+    assert!(own.sent("authorization").iter().all(String::is_empty), "{:?}", own.sent("authorization"));
+    let said_so = ["--server", &elsewhere, "--token-file", &token];
+    home.done(&[&list[..], &said_so].concat()).await;
+    assert_eq!(other.sent("authorization"), ["", "", "", "Bearer s3cret"]);
+    home.done(&[&list[..], &["--server", &address]].concat()).await;
+    assert_eq!(own.sent("authorization").pop().unwrap(), "Bearer s3cret");
+    // The context's leave to send a token in plain text is not for a server that it does not name.
+    let plain = home.run(&[&list[..], &["--server", "192.0.2.9:1", "--token-file", &token]].concat()).await;
+    assert_eq!(plain.code, 2, "{}", plain.err);
+    assert!(plain.err.contains("in plain text, for everybody on the way to read"), "{}", plain.err);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_workers_program_calls_as_the_worker_does_whatever_contexts_there_are() {
+    let (home, server) = (Home::new(), Server::start("memory").await);
+    let gate = Gate::before(server.address(), None).await;
+    let address = gate.address.to_string();
+    home.done(&["context", "add", "one", "--server", &address, "--namespace", "of-context"]).await;
+    home.done(&["context", "add", "current", "--server", "127.0.0.1:1", "--as", "other", "--use"]).await;
+    let program = "exec \"$0\" run update \"$RUNLEDGER_RUN_ID\" --lease-epoch \"$RUNLEDGER_LEASE_EPOCH\" --label a=b";
+    let worker = ["run", "worker", "--task-thread-id", "t", "--as", "a", "--context", "one", "--namespace", "of-flag"];
+    let binary = env!("CARGO_BIN_EXE_runledger");
+    let mut command = home.command(&[&worker[..], &["--", "bash", "-c", program, binary]].concat());
+    of_another_shell(&mut command, "127.0.0.1:2", "/nowhere");
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let ran = ran(command).await;
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert!(ran.out.contains("a=b"), "{}", ran.out);
+    assert!(gate.sent("runledger-namespace").iter().all(|sent| sent == "of-flag"), "{:?}", gate.calls());
+    assert!(gate.sent("runledger-agent-id").iter().all(|sent| sent == "a"));
+    assert!(gate.sent("authorization").iter().all(String::is_empty));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_context_of_tls_leaves_an_address_in_plain_text_as_it_is() {
     let (home, server, authority) = (Home::new(), Server::start("memory").await, Authority::new("a"));

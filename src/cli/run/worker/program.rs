@@ -61,13 +61,13 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts the program with these variables in its environment. Lines of progress go to the job.
+    /// Starts the program with these variables in its environment, and without those that have no value. Lines of progress go to the job.
     ///
     /// Invariant: no output of the program is passed on before its [guard](Self::guarded) knows it, or it was said that
     /// there is none.
     pub(super) fn start(
         command: &[OsString],
-        environment: &[(&str, OsString)],
+        environment: &[(&str, Option<OsString>)],
         input: Input,
         job: Job,
     ) -> io::Result<Self> {
@@ -79,16 +79,17 @@ impl Program {
             Input::Inherited if io::stdin().is_terminal() => Stdio::null(),
             Input::Inherited => Stdio::inherit(),
         };
-        let mut child = Command::new(program)
-            .args(words)
-            // A worker may itself be the program of one: that one's files are not this run's.
-            .env_remove("RUNLEDGER_INPUT")
-            .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdin(stdin)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()?;
+        let mut called = Command::new(program);
+        // A worker may itself be the program of one: that one's files are not this run's.
+        called.env_remove("RUNLEDGER_INPUT");
+        for (name, value) in environment {
+            match value {
+                Some(value) => called.env(name, value),
+                None => called.env_remove(name),
+            };
+        }
+        let mut child =
+            called.args(words).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let (last, completed, mut streams) = (Last::default(), Arc::default(), JoinSet::new());
         let (guarded, unread) = (CancellationToken::new(), CancellationToken::new());
