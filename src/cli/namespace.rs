@@ -25,7 +25,8 @@ pub(super) const HELP: &str = concat!(
 const CREATE: &str = concat!(
     "Examples:\n  \
     runledger namespace create team-a\n  \
-    runledger namespace create team-a --description 'the crawlers' --max-active-runs 500\n\n\
+    runledger namespace create team-a --description 'the crawlers' --max-active-runs 500\n  \
+    runledger namespace create team-a --if-missing      leaves one that is there as it is\n\n\
     One that is there with the same settings stays as it is, and the command succeeds.\n",
     exit_codes!()
 );
@@ -63,6 +64,9 @@ const COLUMNS: &[Column] = &[
     Column::whole("CREATED AT").leaves(1),
     Column::texts("DESCRIPTION").leaves(2),
 ];
+
+/// The reason for which a namespace is not made that is there with other settings.
+const EXISTS: &str = "NAMESPACE_EXISTS";
 
 /// The most that a page holds.
 const PAGE_MAX: i32 = 1_000;
@@ -108,6 +112,9 @@ struct CreateArgs {
     /// Bytes that its events take in the store, at most; 0: no limit
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     max_stored_bytes: u64,
+    /// Succeed as well where it is there with other settings, and leave them
+    #[arg(long)]
+    if_missing: bool,
     #[command(flatten)]
     retention: RetentionFlags,
     #[command(flatten)]
@@ -248,9 +255,15 @@ async fn create(args: CreateArgs) -> Result<(), Stop> {
     let CreateArgs { max_active_runs, max_stored_bytes, .. } = args;
     let quotas = Some(v1::NamespaceQuotas { max_active_runs, max_stored_bytes });
     let retention = Some(args.retention.over(None)).filter(|_| args.retention.is_said());
-    let request = v1::CreateNamespaceRequest { name: args.name, description: args.description, quotas, retention };
-    let answer = args.caller.ask(&mut args.caller.client()?, &request).await?;
-    show(&answer.namespace.unwrap_or_default(), &args.format)
+    let (name, mut client) = (args.name, args.caller.client()?);
+    let request = v1::CreateNamespaceRequest { name: name.clone(), description: args.description, quotas, retention };
+    let namespace = match args.caller.ask(&mut client, &request).await {
+        Err(Stop::Failed(failure)) if args.if_missing && failure.reason.as_deref() == Some(EXISTS) => {
+            args.caller.ask(&mut client, &v1::GetNamespaceRequest { name }).await?.namespace
+        }
+        answer => answer?.namespace,
+    };
+    show(&namespace.unwrap_or_default(), &args.format)
 }
 
 async fn get(args: NamedArgs) -> Result<(), Stop> {

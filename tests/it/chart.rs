@@ -46,7 +46,8 @@ fn a_route_leads_to_every_service_of_the_port() {
     let mut served: BTreeSet<String> = BTreeSet::new();
     for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/proto/runledger/v1")).unwrap() {
         let text = fs::read_to_string(file.unwrap().path()).unwrap();
-        let names = text.lines().filter_map(|line| line.strip_prefix("service ")?.strip_suffix(" {").map(str::to_owned));
+        let names =
+            text.lines().filter_map(|line| line.strip_prefix("service ")?.strip_suffix(" {").map(str::to_owned));
         served.extend(names.map(|name| format!("runledger.v1.{name}")));
     }
     assert!(served.len() >= 4, "{served:?}");

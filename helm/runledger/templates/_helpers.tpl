@@ -96,6 +96,14 @@ annotations:
 {{/* Whether clients need the CA of the certificate. */}}
 {{- define "runledger.ownCA" -}}{{ if and (include "runledger.tls" .) (not .Values.tls.publicCA) }}true{{ end }}{{- end }}
 
+{{/* Whether the chart makes a service account whose tokens are admin of everything. */}}
+{{- define "runledger.admin" -}}
+{{- with .Values.access }}{{ if and .admin.create .kubernetes (not .existingSecret) (not .file) }}true{{ end }}{{ end }}
+{{- end }}
+
+{{/* Whether the values have namespaces or lifecycles, for a job to make. */}}
+{{- define "runledger.contents" -}}{{ if or .Values.namespaces .Values.lifecycles }}true{{ end }}{{- end }}
+
 {{/* Whether `helm test` has a pod: not where clients show certificates and it has none. */}}
 {{- define "runledger.test" -}}
 {{- $demanded := and .Values.tls.clients.caSecret (eq .Values.tls.clients.auth "required") }}
@@ -203,6 +211,20 @@ annotations:
 {{- end }}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) }}
 {{- $wrong = append $wrong "ingress.hosts: an Ingress needs a host" }}
+{{- end }}
+{{- if include "runledger.contents" . }}
+{{- if and (include "runledger.accessFile" .) (not (include "runledger.admin" .)) (not .Values.contentsJob.tokenSecret) }}
+{{- $wrong = append $wrong "contentsJob.tokenSecret: who makes namespaces and puts lifecycles is an admin, and the chart makes none with this access" }}
+{{- end }}
+{{- if and .Values.tls.clients.caSecret (eq .Values.tls.clients.auth "required") (not .Values.contentsJob.certificateSecret) }}
+{{- $wrong = append $wrong "contentsJob.certificateSecret: clients must show certificates, and the job that makes namespaces and lifecycles is one" }}
+{{- end }}
+{{- range $index, $lifecycle := .Values.lifecycles }}
+{{- $namespace := default "default" $lifecycle.namespace }}
+{{- if and (ne $namespace "default") (not (hasKey $.Values.namespaces $namespace)) }}
+{{- $wrong = append $wrong (printf "lifecycles[%d].namespace: %q is not among the namespaces" $index $namespace) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if $wrong }}
 {{- fail (printf "\n\n%d of the values cannot hold:\n  - %s\n" (len $wrong) (join "\n  - " $wrong)) }}
