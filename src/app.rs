@@ -353,21 +353,15 @@ async fn drain(slot: &AuthoritySlot, supervisor: &Supervisor, listening: &Superv
     tracing::info!("stopped");
 }
 
-/// The store that was asked for. Where none was asked for and the data directory cannot be written, memory is used,
-/// with a warning.
+/// Opens the store that the settings name. None is put in the place of one that cannot be opened: an empty ledger that
+/// serves would take the ids of runs that have ended.
 async fn open_store(
     config: &ServeConfig,
     location: &Location,
     supervisor: &Supervisor,
 ) -> Result<Arc<dyn Store>, OpenError> {
     let options = config.store.options(config.migrate, config.allow_unsafe_store);
-    match open::open(location, &options, Arc::new(SystemClock), supervisor).await {
-        Err(error @ OpenError::ReadOnly { .. }) if config.store.at.is_default() => {
-            tracing::warn!(error = chain(&error), "serving from memory: runs are gone when this process ends");
-            open::open(&Location::Memory, &options, Arc::new(SystemClock), supervisor).await
-        }
-        opened => opened,
-    }
+    open::open(location, &options, Arc::new(SystemClock), supervisor).await
 }
 
 fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: WaitMax) {

@@ -43,6 +43,7 @@ use self::completions::CompletionsArgs;
 use self::config::ConfigArgs;
 use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
+use self::ending::Stop;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
 use self::lifecycle::LifecycleArgs;
@@ -154,7 +155,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode>
     read(&words).map_err(|misread| match misread {
         Misread::File(mistakes) => {
             for mistake in mistakes {
-                eprintln!("runledger: {mistake}");
+                eprintln!("runledger: {}", redacted(&mistake, given(&words)));
             }
             ExitCode::from(2)
         }
@@ -198,8 +199,7 @@ fn reread(words: &[OsString]) -> Result<(ServeConfig, Vec<Setting>), String> {
 /// Tells what was said of a command line, without passwords: how the process ends.
 fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
     let rendered = error.render().to_string();
-    let given = words.iter().map(|word| word.to_string_lossy().into_owned()).chain(settings::variables());
-    let shown = redacted(&rendered, given);
+    let shown = redacted(&rendered, given(words));
     if shown == rendered {
         let _closed = error.print();
     } else if error.use_stderr() {
@@ -208,6 +208,11 @@ fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
         let _closed = io::stdout().write_all(shown.as_bytes());
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// All that was given to the process: the words of the command line, and its own variables.
+fn given(words: &[OsString]) -> impl Iterator<Item = String> {
+    words.iter().map(|word| word.to_string_lossy().into_owned()).chain(settings::variables())
 }
 
 /// The command with the values of the file that the command line names, where it is one that takes a server's
@@ -256,7 +261,9 @@ fn redacted(text: &str, given: impl Iterator<Item = String>) -> String {
         let values = [Some(word.as_str()), word.split_once('=').map(|(_flag, value)| value)];
         // The address of a server holds no password, and is shown as it is.
         let is_address = |value: &str| !value.contains('@') && value.starts_with("http");
-        let may_hold = |value: &&str| value.contains("://") && !is_address(value) || value.contains("password=");
+        let may_hold = |value: &&str| {
+            value.contains("://") && !is_address(value) || value.to_ascii_lowercase().contains("password=")
+        };
         for value in values.into_iter().flatten().filter(may_hold) {
             text = text.replace(value, &Location::Postgres(value.to_owned()).to_string());
         }
@@ -266,7 +273,14 @@ fn redacted(text: &str, given: impl Iterator<Item = String>) -> String {
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
-    ending::code(match cli.command {
+    let words = cli.words.clone();
+    // Whoever gives a connection string where a file is meant is told of the file by its name.
+    let shown = |sentence: String| redacted(&sentence, given(&words));
+    ending::code(Box::pin(done(cli)).await.map_err(|stop| stop.with_sentence(shown)))
+}
+
+async fn done(cli: Cli) -> Result<(), Stop> {
+    match cli.command {
         Command::Serve(config) => {
             let words = cli.words;
             let reread = Arc::new(move || reread(&words));
@@ -289,5 +303,5 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Config(args) => config::run(args, &cli.settings).await,
         Command::Context(args) => context::run(args),
         Command::Completions(args) => completions::run(&args),
-    })
+    }
 }

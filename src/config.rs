@@ -7,7 +7,9 @@ mod tls;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
-use std::fmt;
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -23,7 +25,7 @@ pub use self::telemetry::TelemetryConfig;
 pub use self::tls::TlsConfig;
 use crate::auth::Kinds;
 use crate::store::OpenOptions;
-use crate::store::open::Location;
+use crate::store::open::{Location, is_secret};
 
 /// The prefix of the process's own variables.
 const PREFIX: &str = "RUNLEDGER_";
@@ -158,25 +160,39 @@ impl StoreLocation {
     ///
     /// # Errors
     ///
-    /// The form that a store's location must have. The text itself is not shown: it may hold a password.
+    /// The form that a store's location must have, or why there is no default one. The text itself is not shown: it may
+    /// hold a password.
     pub fn location(&self) -> Result<Location, String> {
         match (&self.location, &self.store_file) {
             (Some(_), Some(_)) => Err("--store and --store-file both name the store: give one".to_owned()),
             (Some(asked), None) => asked.location(),
             (None, Some(path)) => {
-                let shown = path.display();
-                let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+                let shown = path.to_string_lossy();
+                if is_secret(&shown) {
+                    // Who gives the location in place of its file has given the password with it.
+                    return Err("--store-file takes the name of a file that holds the location: the location itself \
+                                goes to --store or RUNLEDGER_STORE"
+                        .to_owned());
+                }
+                let text = location_in(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
                 text.trim().parse().map_err(|expected| format!("--store-file {shown}: {expected}"))
             }
-            (None, None) => Ok(Location::Sqlite(default_database())),
+            (None, None) => default_database().map(Location::Sqlite),
         }
     }
+}
 
-    /// Whether no store was asked for, so that the embedded one is meant.
-    #[must_use]
-    pub fn is_default(&self) -> bool {
-        self.location.is_none() && self.store_file.is_none()
+/// Bytes of the longest file that holds a location.
+const LOCATION_BYTES_MAX: u64 = 64 * 1024;
+
+/// The text of a file that holds a store's location. It may be a pipe, but no endless one.
+fn location_in(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LOCATION_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LOCATION_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {LOCATION_BYTES_MAX} bytes")));
     }
+    Ok(text)
 }
 
 impl StoreConfig {
@@ -184,7 +200,7 @@ impl StoreConfig {
     ///
     /// # Errors
     ///
-    /// The form that a store's location must have.
+    /// See [`StoreLocation::location`].
     pub fn location(&self) -> Result<Location, String> {
         self.at.location()
     }
@@ -339,10 +355,26 @@ pub fn variables() -> impl Iterator<Item = String> {
     own.map(|(_, value)| value.to_string_lossy().into_owned())
 }
 
-/// The file of the embedded store, where no store was asked for.
-fn default_database() -> PathBuf {
-    let data = user_directory("XDG_DATA_HOME", ".local/share").unwrap_or_else(|| PathBuf::from("."));
-    data.join("runledger/ledger.db")
+/// The place of the embedded store below the data directory.
+const DATABASE: &str = "runledger/ledger.db";
+
+/// The file of the embedded store, where no store was asked for. It is never looked for in the working directory, which
+/// may be another one with each start.
+fn default_database() -> Result<PathBuf, String> {
+    let Some(data) = user_directory("XDG_DATA_HOME", ".local/share") else {
+        let mut sentence =
+            "no store is named, and neither XDG_DATA_HOME nor HOME is an absolute path to look for one: \
+                            name the store with --store or RUNLEDGER_STORE, such as --store sqlite:PATH"
+                .to_owned();
+        if let Ok(there) = std::path::absolute(DATABASE)
+            && there.exists()
+        {
+            // Releases before 0.8 made one there.
+            let _written = write!(sentence, "; a ledger is at sqlite:{}", there.display());
+        }
+        return Err(sentence);
+    };
+    Ok(data.join(DATABASE))
 }
 
 /// The file of the named contexts of a client; none where the user has no home.
@@ -366,10 +398,11 @@ pub fn token() -> Result<Option<Token>, String> {
     }
 }
 
-/// A directory of the user's, by its variable or in the user's home.
+/// A directory of the user's, by its variable or in the user's home. A path that is not absolute is none: it would mean
+/// another directory wherever the process is started.
 fn user_directory(name: &str, in_home: &str) -> Option<PathBuf> {
-    let named = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    named.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(in_home)))
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute(name).or_else(|| absolute("HOME").map(|home| home.join(in_home)))
 }
 
 /// The value of a variable that is not empty.

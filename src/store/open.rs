@@ -45,13 +45,44 @@ impl FromStr for Location {
         if text == "memory" {
             Ok(Self::Memory)
         } else if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
-            Ok(Self::Sqlite(PathBuf::from(path)))
+            if is_secret(path) {
+                Err("a connection string or an address stands where sqlite:PATH has its path: write \
+                     postgres://USER:PASSWORD@HOST:PORT/DATABASE alone, or another path"
+                    .to_owned())
+            } else if is_no_plain_path(path) {
+                Err("what follows sqlite: is a path and no address: expected sqlite:PATH, such as \
+                     sqlite:/var/lib/runledger/ledger.db; a name with a colon begins with ./"
+                    .to_owned())
+            } else {
+                Ok(Self::Sqlite(PathBuf::from(path)))
+            }
         } else if dsn::is_connection_string(text) {
             dsn::check(text).map(|()| Self::Postgres(text.to_owned()))
         } else {
             Err("expected sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
         }
     }
+}
+
+/// Whether a text that should be a path may have a password in it: it is an address, pairs of a connection string, or
+/// has something like `USER:PASSWORD@`. As a path it would become a file's name, and stand in errors.
+#[must_use]
+pub fn is_secret(text: &str) -> bool {
+    let text = text.trim();
+    let has_user = text.find(':').zip(text.rfind('@')).is_some_and(|(colon, at)| colon < at);
+    has_user
+        || text.contains("://")
+        || dsn::is_connection_string(text)
+        || text.to_ascii_lowercase().contains("password=")
+}
+
+/// Whether a text says more than a path does, which would be lost: a scheme (`file:`, and `C:` of other systems), a
+/// special name of SQLite's (`:memory:`), or a host (`//host/path`). Three slashes are those of a root.
+fn is_no_plain_path(path: &str) -> bool {
+    let scheme = path.split_once(':').is_some_and(|(scheme, _)| {
+        !scheme.contains(|next: char| !next.is_ascii_alphanumeric() && !"+-.".contains(next))
+    });
+    scheme || path.trim() != path || (path.starts_with("//") && !path.starts_with("///"))
 }
 
 impl fmt::Display for Location {
@@ -182,6 +213,64 @@ mod tests {
         }
         for text in ["", "sqlite:", "runs.db", "postgres://u:p@h/d?sslmode=tls", "postgres://u:p@h:port/d", "host=h"] {
             assert!(text.parse::<Location>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_a_path_and_what_may_hold_a_password_is_none() {
+        for path in [
+            "ledger.db",
+            "./a:b",
+            "/var/lib/a:b/ledger.db",
+            "/home/u@h/ledger.db",
+            "///var/ledger.db",
+            "../a b.db",
+            "a=b",
+            "/mnt/snap@1:2/ledger.db",
+            "-",
+            "é.db",
+        ] {
+            assert_eq!(format!("sqlite:{path}").parse(), Ok(Location::Sqlite(path.into())), "{path}");
+        }
+        for text in [
+            "postgres://u:s3cret@h/d",
+            "postgresql://u:s3cret@h/d",
+            "POSTGRES://u:s3cret@h/d",
+            "Postgres:u:s3cret@h/d",
+            "postgres:/u:s3cret@h/d",
+            "//u:s3cret@h/d",
+            "/u:s3cret@h/d",
+            "u:s3cret@h/d",
+            "./u:s3@cret@h",
+            " postgres://s3cret@h",
+            "mysql://u:s3cret@h/d",
+            "http://s3cret",
+            "sqlite:s3cret",
+            "sqlite:///s3cret",
+            "file:s3cret?mode=ro",
+            "file:///s3cret",
+            "jdbc:postgresql://h/d?password=s3cret",
+            "host=h password=s3cret dbname=d",
+            "password=s3cret",
+            "PassWord=s3cret",
+            "user=u host=h",
+            "options=s3cret",
+            ":memory:",
+            ":s3cret:",
+            "//host/s3cret",
+            "C:s3cret",
+            "memory:",
+            " s3cret",
+            "s3cret ",
+        ] {
+            let refused = format!("sqlite:{text}").parse::<Location>().expect_err(text);
+            assert!(!refused.contains("s3cret") && refused.contains("sqlite:"), "{text}: {refused}");
+        }
+        for text in
+            ["SQLITE:s3cret", "Sqlite:postgres://u:s3cret@h/d", "POSTGRES://u:s3cret@h/d", "mysql://u:s3cret@h/d"]
+        {
+            let refused = text.parse::<Location>().expect_err(text);
+            assert!(!refused.contains("s3cret"), "{text}: {refused}");
         }
     }
 

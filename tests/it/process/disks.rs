@@ -38,21 +38,39 @@ impl ReadOnly {
     }
 }
 
+/// Starts a server that must end, and gives what it said last.
+async fn refused(args: &[&str], environment: &[(&str, &str)], wanted: i32) -> String {
+    let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+    let (code, said) = Process::spawn_with(&args, environment).exited(SOON).await;
+    assert_eq!(code, wanted, "{args:?}: {said}");
+    assert!(!said.contains("listens on") && !said.contains("memory"), "it never serves anything: {said}");
+    said.lines().rfind(|line| line.starts_with("runledger: ")).unwrap_or_default().to_owned()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_no_store_asked_for_a_data_directory_that_is_read_only_means_memory_said_aloud() {
+async fn with_no_store_asked_for_a_data_directory_that_is_read_only_is_the_error_that_store_gets() {
     let directory = ReadOnly::new();
     let home = directory.path().to_str().unwrap();
-    let server = Process::spawn_with(&["serve", "--listen", "127.0.0.1:0"], &[("XDG_DATA_HOME", home)]);
-    let server = Server::of(server).await;
-    server.is_ready().await;
-    server.process.says("runledger.v1.RunService/StartRun").await;
-    server.process.says("cannot be written").await;
-    let said = server.process.said();
-    let banner = said.lines().find(|line| line.trim_start().starts_with("store ")).unwrap();
-    assert!(banner.contains("memory") && banner.contains("NOT DURABLE"), "the banner: {said}");
-    assert_eq!(server.health("durability").await, Some(Health::NotServing));
-    let answer = ask(&mut server.client(), "run-1", Step::Start, "").await.unwrap();
-    assert_eq!(answer, (Disposition::Applied, 1, 1));
+    let path = directory.path().join("runledger/ledger.db");
+    let store = Data::Sqlite(path.clone()).store();
+    let by_default = refused(&[], &[("XDG_DATA_HOME", home)], 1).await;
+    assert!(by_default.contains(&format!("{} cannot be written", path.display())), "{by_default}");
+    assert_eq!(by_default, refused(&["--store", &store], &[], 1).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_home_no_ledger_is_made_in_the_working_directory() {
+    for environment in [&[][..], &[("HOME", "home")], &[("HOME", "home"), ("XDG_DATA_HOME", "data")], &[("HOME", "")]] {
+        let sentence = refused(&[], environment, 2).await;
+        assert!(sentence.contains("--store or RUNLEDGER_STORE"), "{environment:?}: {sentence}");
+        for command in ["migrate", "doctor", "verify", "export"] {
+            let (code, said) = Process::spawn_with(&[command], environment).exited(SOON).await;
+            assert_eq!((code, said.contains("--store or RUNLEDGER_STORE")), (2, true), "{command}: {said}");
+        }
+    }
+    for made in ["runledger/ledger.db", "home", "data"] {
+        assert!(!Path::new(made).exists(), "{made}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

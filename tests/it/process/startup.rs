@@ -125,6 +125,42 @@ async fn a_usage_error_shows_no_password() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_string_where_a_file_is_meant_makes_none_and_shows_no_password() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("location");
+    for given in ["postgres://u:hunter2@h/d", "POSTGRES://u:hunter2@h/d", "host=h password=hunter2", "u:hunter2@h/d"] {
+        let sqlite = format!("sqlite:{given}");
+        std::fs::write(&file, &sqlite).unwrap();
+        let in_file = file.to_str().unwrap();
+        for command in [
+            &["serve", "--listen", "127.0.0.1:0"][..],
+            &["migrate"],
+            &["migrate", "--dry-run"],
+            &["doctor"],
+            &["verify"],
+            &["export"],
+            &["retention", "preview"],
+            &["retention", "run"],
+        ] {
+            for store in [["--store", &sqlite], ["--store-file", in_file], ["--store-file", given]] {
+                let (code, said) = run(&[command, &store].concat()).await;
+                assert_eq!(code, 2, "{command:?} {store:?}: {said}");
+                assert!(said.contains("--store") && !said.contains("hunter2"), "{command:?} {store:?}: {said}");
+            }
+        }
+        assert!(!std::path::Path::new(given).exists() && !std::path::Path::new("postgres:").exists());
+    }
+    for flags in [
+        &["--config", "postgres://u:hunter2@h/d"][..],
+        &["--access-file", "postgres://u:hunter2@h/d"],
+        &["--tls-cert", "postgres://u:hunter2@h/d", "--tls-key", "host=h password=hunter2"],
+    ] {
+        let (code, said) = run(&[&["serve", "--store", "memory", "--listen", "127.0.0.1:0"], flags].concat()).await;
+        assert!(code != 0 && !said.contains("hunter2"), "{flags:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
