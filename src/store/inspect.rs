@@ -69,6 +69,12 @@ pub trait Inspect: RunLog {
     /// The shards that `shards` has, and rows of the other tables in shards that the ledger does not have.
     async fn shard_rows(&self) -> Result<ShardRows, StoreError>;
 
+    /// What the database itself finds in the file that it keeps the ledger in, in one long read: pages, indexes and
+    /// constraints. A hundred faults at most, and none from a server of databases, which looks after its files.
+    async fn faults(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// The ledger's condition, for an operator.
     async fn condition(&self) -> Result<Condition, StoreError>;
 }

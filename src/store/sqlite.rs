@@ -11,11 +11,13 @@ mod commit;
 mod connections;
 mod ends;
 mod errors;
+mod generation;
 mod identity;
 mod ids;
 mod inspect;
 mod lifecycles;
 mod lock;
+mod log;
 mod migrate;
 mod namespaces;
 mod open;
@@ -29,6 +31,7 @@ mod sides;
 mod tests;
 mod upkeep;
 mod uptime;
+mod whole;
 mod writer;
 
 use std::path::PathBuf;
@@ -36,7 +39,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -71,8 +73,8 @@ pub struct SqliteStore {
     clock: Arc<UptimeClock>,
     ledger: Ledger,
     description: Description,
-    /// Notified when a redaction was committed.
-    redacted: Arc<Notify>,
+    /// Asked when a redaction or a purge was committed.
+    cleaning: Arc<cleaner::Asked>,
     /// The versions of lifecycles that were read last.
     versions: Arc<Versions>,
 }
@@ -97,7 +99,7 @@ impl SqliteStore {
             clock: Arc::new(UptimeClock::new(clock, opened.kept)),
             ledger: opened.ledger,
             description,
-            redacted: Arc::default(),
+            cleaning: Arc::default(),
             versions: Arc::new(Versions::new(options.lifecycle_bytes)),
         })
     }
@@ -121,7 +123,7 @@ impl SqliteStore {
             clock: Arc::new(UptimeClock::new(clock, opened.kept)),
             ledger: opened.ledger,
             description,
-            redacted: Arc::default(),
+            cleaning: Arc::default(),
             versions: Arc::new(Versions::new(options.lifecycle_bytes)),
         })
     }
@@ -150,6 +152,7 @@ impl SqliteStore {
         let location = path.display().to_string();
         let options = *options;
         errors::opening(&location, move || {
+            whole::look(&path)?;
             if !path.try_exists().map_err(|error| errors::open_system(&path, error))? {
                 return Ok(Plan::of_nothing(SQLITE));
             }
@@ -162,9 +165,9 @@ impl SqliteStore {
         shard_of(self.ledger.id, self.ledger.shard_count, key)
     }
 
-    /// Takes away, until the stop, what old pages of the file still show of what was redacted.
+    /// Takes away, until the stop, what old pages of the file and the log still show of what was redacted or purged.
     pub fn keep_clean(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
-        cleaner::run(self.connections.clone(), self.redacted.clone(), stop)
+        cleaner::run(self.connections.clone(), self.cleaning.clone(), stop)
     }
 }
 
@@ -197,7 +200,7 @@ impl Commits for SqliteStore {
             })
             .await?;
         if committed.as_ref().is_ok_and(|decided| commit::redact::is_among(&decided.events)) {
-            self.redacted.notify_one();
+            self.cleaning.redacted();
         }
         match (committed, looked) {
             (Ok(decided), Err(lost)) => Err(commit::settle::into_a_lost_file(shard, commit_id, decided, lost)),
@@ -485,6 +488,11 @@ impl Purges for SqliteStore {
 
     async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
         let (walk, due, clock) = (walk.clone(), due.clone(), self.clock.clone());
-        self.connections.write(move |it| retention::purge(it, shard, &walk, &due, clock.clock())).await?
+        let purge = move |it: &mut rusqlite::Connection| retention::purge(it, shard, &walk, &due, clock.clock());
+        let purged = self.connections.write(purge).await??;
+        if purged.is_some_and(|purged| purged.runs > 0) {
+            self.cleaning.purged();
+        }
+        Ok(purged)
     }
 }

@@ -34,6 +34,13 @@ impl Difference {
         }
     }
 
+    /// A fault that the database finds in its own file.
+    pub(super) fn of_file(fault: &str) -> Self {
+        let found = cut(&fault.split_whitespace().collect::<Vec<_>>().join(" "));
+        let (key, what) = ("the file".to_owned(), "integrity_check".to_owned());
+        Self { table: StoreError::WHOLE_DATABASE, key, what, expected: "ok".to_owned(), found }
+    }
+
     fn unread(table: &'static str, key: &str, column: &str, source: &Source) -> Self {
         Self {
             table,

@@ -7,13 +7,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::errors;
+use super::generation::{self, Turns};
 use super::identity::Identity;
+use super::{errors, open};
 use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::store::{PoolUse, StoreError};
 use crate::telemetry::{record, traces};
@@ -25,6 +25,7 @@ pub(super) struct Connections {
     readers: Option<Pool>,
     writer: Pool,
     identity: Option<Arc<Identity>>,
+    turns: Option<Arc<Turns>>,
 }
 
 /// The time that the closing of a lost database waits for other users of its file.
@@ -45,8 +46,10 @@ enum Use {
 
 impl Connections {
     /// The connections of a store. Without readers, the writer reads.
-    pub(super) fn new(writer: Connection, readers: Vec<Connection>, identity: Option<Identity>) -> Arc<Self> {
+    pub(super) fn new(writer: Connection, readers: Vec<Connection>, file: Option<(Identity, Arc<Turns>)>) -> Arc<Self> {
+        let (identity, turns) = file.unzip();
         Arc::new(Self {
+            turns,
             writer: Pool::new(vec![writer]),
             readers: (!readers.is_empty()).then(|| Pool::new(readers)),
             identity: identity.map(Arc::new),
@@ -55,7 +58,7 @@ impl Connections {
 
     /// Connections for reading only: nothing is ever written, and no order of closing matters.
     pub(super) fn reading(readers: Vec<Connection>) -> Arc<Self> {
-        Arc::new(Self { writer: Pool::new(Vec::new()), readers: Some(Pool::new(readers)), identity: None })
+        Arc::new(Self { writer: Pool::new(Vec::new()), readers: Some(Pool::new(readers)), identity: None, turns: None })
     }
 
     /// Runs a job on the connection that writes. An error means that the job did not run or panicked, and then it has
@@ -75,12 +78,25 @@ impl Connections {
         self: &Arc<Self>,
         job: impl FnOnce(&mut Connection) -> T + Send + 'static,
     ) -> Result<(T, Result<(), StoreError>), StoreError> {
-        let identity = self.identity.clone();
+        let (identity, turns) = (self.identity.clone(), self.turns.clone());
         let then_look = move |connection: &mut Connection| {
             let done = job(connection);
+            if let Some(turns) = turns {
+                turns.follow(connection);
+            }
             (done, identity.map_or(Ok(()), |identity| identity.look()))
         };
         self.run(Use::Write, then_look).await
+    }
+
+    /// Writes the log into the file and cuts it. False where somebody reads.
+    pub(super) async fn cut_log(self: &Arc<Self>) -> Result<bool, StoreError> {
+        let turns = self.turns.clone();
+        let cut = move |connection: &mut Connection| match turns {
+            Some(turns) => turns.cut(connection).map_err(errors::statement),
+            None => Ok(true),
+        };
+        self.write(cut).await?
     }
 
     /// Runs a job on a connection that reads. The statement that the job executes when its caller goes away is
@@ -163,7 +179,13 @@ impl Connections {
         let close = move || {
             drop(readers);
             let lost = connections.identity.as_ref().is_some_and(|identity| identity.look().is_err());
-            for writer in writers {
+            for mut writer in writers {
+                if connections.turns.is_some()
+                    && !lost
+                    && let Err(error) = generation::stamp(&mut writer)
+                {
+                    tracing::debug!(%error, "the write-ahead log was not stamped");
+                }
                 if lost {
                     // A process that has the file open under another name may hold a lock for as long as it likes.
                     let _as_before = writer.busy_timeout(LOST_CLOSE_WAIT);
@@ -179,7 +201,7 @@ impl Connections {
                         tracing::warn!(error = %error, lost, "the write-ahead log was not emptied");
                     }
                 }
-                if lost && let Err(error) = writer.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+                if lost && let Err(error) = open::keep_log(&writer, true) {
                     tracing::warn!(error = %error, "what stands in place of the write-ahead log may be removed");
                 }
                 if let Err((_writer, error)) = writer.close() {

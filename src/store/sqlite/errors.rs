@@ -89,6 +89,27 @@ pub(super) fn foreign(path: &Path, what: &str) -> OpenError {
     OpenError::Failed { location: path.display().to_string(), source: source.into() }
 }
 
+/// The refusal of what is no file: opened, a pipe would be waited for, and a device written to.
+pub(super) fn no_file(path: &Path, kind: &str) -> OpenError {
+    let source = format!("it is {kind} and no file: name another with --store or RUNLEDGER_STORE");
+    OpenError::Failed { location: path.display().to_string(), source: source.into() }
+}
+
+/// Whether SQLite found that the file is damaged.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+/// The refusal of a file that is not sound with the log beside it. Both stay as they are.
+pub(super) fn unsound(path: &Path, fault: &str) -> OpenError {
+    let fault = fault.split_whitespace().collect::<Vec<_>>().join(" ");
+    let source = format!(
+        "the file and its write-ahead log (`-wal`) are damaged, or do not belong together: SQLite finds {fault}; neither \
+         was touched: move both away, and put a backup in their place"
+    );
+    OpenError::Failed { location: path.display().to_string(), source: source.into() }
+}
+
 /// An error of the system while the directory is made and locked.
 pub(super) fn open_system(path: &Path, error: io::Error) -> OpenError {
     let location = path.display().to_string();

@@ -18,7 +18,7 @@ use rusqlite::Connection;
 
 use super::connections::Connections;
 use super::upkeep::retention;
-use super::{changes, errors, migrate, open, read, rows};
+use super::{changes, errors, migrate, open, read, rows, whole};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{ContentRow, ContentTable, Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
@@ -63,6 +63,7 @@ impl SqliteInspect {
         let path = open::absolute(&path)?;
         let location = path.display().to_string();
         errors::opening(&location, move || {
+            whole::look(&path)?;
             let path = resolved(&path)?;
             let (opened, ledger) = Opened::at(&path)?;
             Ok(Self { opened: Mutex::new(opened), clock, ledger, path })
@@ -122,6 +123,7 @@ impl Stamp {
 
 /// A connection for one look at a file that is there.
 pub(super) fn alone(path: &Path) -> Result<Connection, OpenError> {
+    whole::look(path)?;
     connect(&resolved(path)?).map(|(connection, _)| connection)
 }
 
@@ -281,6 +283,16 @@ impl Inspect for SqliteInspect {
     async fn shard_rows(&self) -> Result<ShardRows, StoreError> {
         let shard_count = self.ledger.shard_count;
         self.read(move |connection| pages::shards(connection, shard_count)).await
+    }
+
+    async fn faults(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| {
+            rows::all(connection, "-- inspect.integrity_check\npragma integrity_check", (), |row| {
+                row.get::<_, String>(0).map_err(errors::statement)
+            })
+        })
+        .await
+        .map(|found| found.into_iter().filter(|line| line != "ok").collect())
     }
 
     async fn condition(&self) -> Result<Condition, StoreError> {

@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::identity::Inode;
-use super::{errors, rights};
+use super::{errors, rights, whole};
 use crate::private;
 use crate::store::OpenError;
 
@@ -24,6 +24,7 @@ pub(super) struct FileLock {
     /// The database. The file may be closed only after SQLite has closed its own descriptors of it: with any descriptor
     /// of a file that a process closes, the system drops all POSIX locks of this process on it, and so SQLite's.
     database: File,
+    has_log: bool,
 }
 
 impl FileLock {
@@ -31,11 +32,12 @@ impl FileLock {
     pub(super) fn take(database: &Path) -> Result<Self, OpenError> {
         let failed = |error| errors::open_system(database, error);
         let locked = |pid| OpenError::Locked { location: database.display().to_string(), pid };
+        // Before anything is made beside it.
+        whole::look(database)?;
+        whole::is_ours(database)?;
         if let Some(directory) = database.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             private::folders(directory).map_err(failed)?;
         }
-        // Before a lock is left beside it.
-        is_whole(database)?;
         let path = beside(database).map_err(failed)?;
         let mut beside = private::open_or_create(&path).map_err(failed)?;
         if !is_free(&beside).map_err(failed)? {
@@ -54,7 +56,14 @@ impl FileLock {
             return Err(locked(None));
         }
         rights::close(database);
-        Ok(Self { beside, database: file })
+        // The server that had the lock until now may have left another log.
+        let has_log = whole::look(database)?;
+        Ok(Self { beside, database: file, has_log })
+    }
+
+    /// Whether the log may have something that the file has not: the last server came to no good end.
+    pub(super) fn has_log(&self) -> bool {
+        self.has_log
     }
 
     /// The inode of the file that is locked.
@@ -78,53 +87,6 @@ impl Drop for FileLock {
             }
         }
     }
-}
-
-/// The length of the header of a SQLite file.
-const HEADER_BYTES: usize = 100;
-
-/// The beginning of every SQLite file.
-const MAGIC: &[u8] = b"SQLite format 3\0";
-
-/// Refuses a file that is no database; and a database that is not there, or has nothing in it, where its other half
-/// was: opened, it would become a new ledger, and the acknowledged calls would be out of sight. Such a half is left when
-/// a file was deleted or moved without its log, or copied without it.
-fn is_whole(database: &Path) -> Result<(), OpenError> {
-    let mut log = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
-    log.push("-wal");
-    let has_log = fs::exists(log).unwrap_or(false);
-    let mut header = Vec::new();
-    // A file that cannot be read is reported when it is opened.
-    let read = File::open(database).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut header));
-    if !header.is_empty() && !header.starts_with(MAGIC) {
-        return Err(errors::foreign(database, "no SQLite database"));
-    }
-    let is_missing = read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) || matches!(read, Ok(0));
-    let (what, todo) = if fs::metadata(database).is_ok_and(|file| file.nlink() > 1) {
-        // The log may be beside its other name: the second name is reported later.
-        return Ok(());
-    } else if is_missing && has_log {
-        let todo = "put the file back, or remove the log (`-wal`) to begin a new ledger";
-        ("the file is missing, and its write-ahead log is still there", todo)
-    } else if !has_log && is_one_page_with_a_log(database, &header) {
-        let todo = "put the log (`-wal`) back beside it, or remove the file to begin a new ledger";
-        ("the file has no table, and its write-ahead log is missing, which has what was written", todo)
-    } else {
-        return Ok(());
-    };
-    Err(OpenError::Incomplete { location: database.display().to_string(), what, todo })
-}
-
-/// Whether the file is a SQLite file that is written by a log, and has no table: a page, and nothing else.
-fn is_one_page_with_a_log(database: &Path, header: &[u8]) -> bool {
-    let &[.., high, low, written_by, _] = header.get(..20).unwrap_or_default() else { return false };
-    let page_bytes = match u16::from_be_bytes([high, low]) {
-        // SQLite writes 65,536 as 1.
-        1 => 65_536,
-        bytes => u64::from(bytes),
-    };
-    let bytes = fs::metadata(database).map_or(0, |file| file.len());
-    header.starts_with(MAGIC) && written_by == 2 && bytes <= page_bytes
 }
 
 /// Takes a lock on the whole file (`flock`), unless somebody else has it.

@@ -9,9 +9,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::connections::Connections;
+use super::generation::Turns;
 use super::identity::Identity;
 use super::lock::FileLock;
-use super::{errors, migrate, rows};
+use super::{errors, migrate, rows, whole};
 use crate::clock::Clock;
 use crate::private;
 use crate::store::OpenOptions;
@@ -51,8 +52,12 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     let lock = FileLock::take(path)?;
 
     let mut writer = connect(path).map_err(failed)?;
+    if lock.has_log() {
+        whole::ask(&writer, path)?;
+    }
     migrate::admit(&writer, path)?;
     make_durable(&writer).map_err(failed)?;
+    let turns = Turns::of(&mut writer).map_err(failed)?;
     let is_new = writer.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(failed)? == 0;
     if !is_new {
         let shards = "-- open.shard_count\nselect shard_count from ledger";
@@ -64,9 +69,13 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
         tracing::info!(store = %path.display(), "a new ledger was created");
     }
     let (ledger, kept) = (ledger(&writer, path)?, kept(&writer, path)?);
+    // What a server that was killed has left in the log is brought into the file, as at the end of one that was not.
+    if let Err(error) = turns.cut(&mut writer) {
+        tracing::warn!(store = %path.display(), %error, "the write-ahead log was not written into the file");
+    }
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let identity = Identity::of(path, lock)?;
-    Ok(Opened { connections: Connections::new(writer, readers, Some(identity)), ledger, migrated, kept })
+    Ok(Opened { connections: Connections::new(writer, readers, Some((identity, turns))), ledger, migrated, kept })
 }
 
 /// Makes a database in memory.
@@ -132,10 +141,7 @@ pub(super) fn configured(connection: Connection) -> rusqlite::Result<Connection>
     Ok(connection)
 }
 
-/// The pages of 4 KiB in the write-ahead log at which a checkpoint writes them to the file.
-const CHECKPOINT_PAGES: i64 = 8_000;
-
-/// The size of the writer's cache of the file's pages.
+/// The size of the writer's cache of the file's pages: see the [log](super::generation).
 const WRITER_CACHE_KIB: i64 = 16 * 1024;
 
 /// A COMMIT that returns is on the disk: the log is synced with each, and on macOS past the disk's own cache.
@@ -150,15 +156,17 @@ fn make_durable(writer: &Connection) -> rusqlite::Result<()> {
     writer.pragma_update(None, "synchronous", "full")?;
     writer.pragma_update(None, "fullfsync", true)?;
     writer.pragma_update(None, "checkpoint_fullfsync", true)?;
-    // Runs are found by keys in no order, so a commit of 256 changes some 500 pages, each written to the log whole.
-    // Beside the usual 1,000 pages and 2 MB of cache: a third more commits, for 32 MB of log and 16 MB of memory.
-    writer.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     writer.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     // What is deleted or written over is not left in the file's free places: a redaction is to leave nothing there.
     writer.pragma_update(None, "secure_delete", true)?;
     // A log that a long read made large is cut when it is next started over.
     writer.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     Ok(())
+}
+
+/// Whether a connection that is the last to close leaves the log as it is, and writes none of it into the file.
+pub(super) fn keep_log(connection: &Connection, whether: bool) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, whether).map(drop)
 }
 
 pub(super) fn ledger(connection: &Connection, path: &Path) -> Result<Ledger, OpenError> {

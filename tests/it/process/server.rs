@@ -66,6 +66,21 @@ impl Process {
         Self::spawn_of("/bin/sh", &[&["-c", &limited, binary], args].concat(), &[])
     }
 
+    /// Starts the binary as a user that owns nothing; none where this process may not become one.
+    pub(crate) fn spawn_as_nobody(args: &[&str], environment: &[(&str, &str)]) -> Option<Self> {
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        let binary = env!("CARGO_BIN_EXE_runledger");
+        let mut tried = Command::new("setpriv");
+        let tried = tried.args(nobody).args([binary, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if !tried.is_ok_and(|tried| tried.success()) {
+            eprintln!("SKIPPED: no process of another user can be started here");
+            return None;
+        }
+        let flags = if args.first() == Some(&"serve") { Everywhere::flags(args) } else { Vec::new() };
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        Some(Self::spawn_of("setpriv", &[&nobody[..], &[binary], args, &flags].concat(), environment))
+    }
+
     fn spawn_of(binary: &str, args: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut command = Command::new(binary);
         let flags = if args.first() == Some(&"serve") { Everywhere::flags(args) } else { Vec::new() };

@@ -1,0 +1,275 @@
+//! What stands where a store is to be, however it was named: what is refused, by which sentence, and that nothing is made
+//! in its place or beside it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::calls::{Step, ask};
+use super::data::Data;
+use super::mixed::STRANGER;
+use super::server::{Process, SOON, Server, run};
+use crate::support::mount::Mount;
+
+/// What stands in the store's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum There {
+    Nothing,
+    AnothersFile,
+    ReadOnly,
+    Full,
+    Folder,
+    Pipe,
+    Device,
+    ForeignFile,
+    ForeignDatabase,
+    Cut,
+    CutInItsHeader,
+    ForeignLog,
+    LogAlone,
+    NoLog,
+    FolderForALog,
+}
+
+impl There {
+    const ALL: [Self; 15] = [
+        Self::Nothing,
+        Self::AnothersFile,
+        Self::ReadOnly,
+        Self::Full,
+        Self::Folder,
+        Self::Pipe,
+        Self::Device,
+        Self::ForeignFile,
+        Self::ForeignDatabase,
+        Self::Cut,
+        Self::CutInItsHeader,
+        Self::ForeignLog,
+        Self::LogAlone,
+        Self::NoLog,
+        Self::FolderForALog,
+    ];
+
+    /// The words of the refusal; none where a new ledger is made.
+    fn refusal(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing => None,
+            Self::AnothersFile | Self::ReadOnly => Some("ledger.db cannot be written"),
+            Self::Full => Some("the disk is full"),
+            Self::Folder => Some("it is a folder and no file: name another with --store or RUNLEDGER_STORE"),
+            Self::Pipe => Some("it is a named pipe and no file: name another with --store or RUNLEDGER_STORE"),
+            Self::Device => Some("it is a device and no file: name another with --store or RUNLEDGER_STORE"),
+            Self::ForeignFile => Some("the file is no SQLite database: name another"),
+            Self::ForeignDatabase => Some("the file is a database of another program: name another"),
+            Self::Cut | Self::CutInItsHeader => Some("the file ends before its last page: it was cut, or a copy of it"),
+            Self::ForeignLog => Some(STRANGER),
+            Self::LogAlone => Some("the file is missing, and its write-ahead log is still there: put the file back"),
+            Self::NoLog => Some("what stands in the place of its write-ahead log (`-wal`) is no log: move it away"),
+            Self::FolderForALog => Some("what stands in the place of its write-ahead log (`-wal`) is no file"),
+        }
+    }
+
+    /// Whether those who only read are refused for the same reason. A file that can be read is read wherever it stands.
+    fn is_for_readers(self) -> bool {
+        !matches!(self, Self::Nothing | Self::AnothersFile | Self::ReadOnly | Self::Full)
+    }
+}
+
+/// A folder of data, with the store's place in it.
+struct Place {
+    directory: TempDir,
+    mount: Option<Mount>,
+}
+
+impl Place {
+    fn data(&self) -> &Path {
+        self.mount.as_ref().map_or(self.directory.path(), Mount::path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.data().join("runledger/ledger.db")
+    }
+
+    fn beside(&self, end: &str) -> PathBuf {
+        self.data().join(format!("runledger/ledger.db{end}"))
+    }
+
+    /// The names below the folder, and the contents of files.
+    fn contents(&self) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+        let (mut found, mut folders) = (BTreeMap::new(), vec![self.data().to_owned()]);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
+                let kind = entry.file_type().unwrap();
+                let lock = entry.path().extension().is_some_and(|end| end == "lock");
+                let bytes = (kind.is_file() && !lock).then(|| fs::read(entry.path()).unwrap());
+                found.insert(entry.path(), bytes);
+                if kind.is_dir() {
+                    folders.push(entry.path());
+                }
+            }
+        }
+        found
+    }
+
+    /// Puts it there. None where this system cannot make one.
+    fn with(there: There, ledger: &Ledger) -> Option<Self> {
+        let mount = match there {
+            There::ReadOnly => Some(Mount::tmpfs("ro,size=1m")?),
+            There::Full => Some(Mount::tmpfs("size=1m")?),
+            There::Nothing
+            | There::AnothersFile
+            | There::Folder
+            | There::Pipe
+            | There::Device
+            | There::ForeignFile
+            | There::ForeignDatabase
+            | There::Cut
+            | There::CutInItsHeader
+            | There::ForeignLog
+            | There::LogAlone
+            | There::NoLog
+            | There::FolderForALog => None,
+        };
+        let place = Self { directory: TempDir::new().unwrap(), mount };
+        let file = place.file();
+        if there != There::ReadOnly {
+            fs::create_dir(place.data().join("runledger")).unwrap();
+        }
+        match there {
+            There::Nothing | There::ReadOnly => {}
+            There::AnothersFile => {
+                fs::write(&file, &ledger.file).unwrap();
+                fs::set_permissions(place.data(), Permissions::from_mode(0o777)).unwrap();
+                fs::set_permissions(place.data().join("runledger"), Permissions::from_mode(0o777)).unwrap();
+                fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+            }
+            There::Full => {
+                fs::write(&file, &ledger.file).unwrap();
+                let mut filler = fs::File::create(place.data().join("filler")).unwrap();
+                for size in [65536, 4096, 1] {
+                    while filler.write_all(&vec![0; size]).is_ok() {}
+                }
+            }
+            There::Folder => fs::create_dir(&file).unwrap(),
+            There::Pipe => assert!(Command::new("mkfifo").arg(&file).status().unwrap().success()),
+            There::Device => std::os::unix::fs::symlink("/dev/zero", &file).unwrap(),
+            There::ForeignFile => fs::write(&file, "milk, bread").unwrap(),
+            There::ForeignDatabase => {
+                let other = rusqlite::Connection::open(&file).unwrap();
+                other.execute_batch("create table notes (note text)").unwrap();
+            }
+            There::Cut => fs::write(&file, &ledger.file[..ledger.file.len() / 2]).unwrap(),
+            There::CutInItsHeader => fs::write(&file, &ledger.file[..60]).unwrap(),
+            There::ForeignLog => {
+                fs::write(&file, &ledger.file).unwrap();
+                fs::write(place.beside("-wal"), &ledger.later_log).unwrap();
+            }
+            There::LogAlone => fs::write(place.beside("-wal"), &ledger.later_log).unwrap(),
+            There::NoLog => {
+                fs::write(&file, &ledger.file).unwrap();
+                fs::write(place.beside("-wal"), "milk, bread, and enough of it for a header").unwrap();
+            }
+            There::FolderForALog => {
+                fs::write(&file, &ledger.file).unwrap();
+                fs::create_dir(place.beside("-wal")).unwrap();
+            }
+        }
+        Some(place)
+    }
+}
+
+/// A ledger's file, and a log of a later time.
+struct Ledger {
+    file: Vec<u8>,
+    later_log: Vec<u8>,
+}
+
+impl Ledger {
+    async fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("ledger.db");
+        let (code, said) = run(&["migrate", "--store", &Data::Sqlite(path.clone()).store()]).await;
+        assert_eq!(code, 0, "{said}");
+        let file = fs::read(&path).unwrap();
+        let mut server = Server::start(&Data::Sqlite(path.clone()).store()).await;
+        server.is_ready().await;
+        ask(&mut server.client(), "run", Step::Start, "request").await.unwrap();
+        server.process.kill();
+        Self { file, later_log: fs::read(directory.path().join("ledger.db-wal")).unwrap() }
+    }
+}
+
+/// How the store is named.
+#[derive(Clone, Copy, Debug)]
+enum Named {
+    ByDefault,
+    ByFlag,
+    BySettings,
+}
+
+/// Starts a command on the place.
+fn command(command: &[&str], named: Named, place: &Place, there: There) -> Option<Process> {
+    let store = Data::Sqlite(place.file()).store();
+    let settings = place.directory.path().with_extension("toml");
+    let data = place.data().to_str().unwrap();
+    let (flags, environment) = match named {
+        Named::ByDefault => (vec![], vec![("XDG_DATA_HOME", data)]),
+        Named::ByFlag => (vec!["--store", &store], vec![]),
+        Named::BySettings => {
+            fs::write(&settings, format!("store = \"{store}\"\n")).unwrap();
+            (vec!["--config", settings.to_str().unwrap()], vec![])
+        }
+    };
+    let args = [command, &flags].concat();
+    if there == There::AnothersFile && fs::OpenOptions::new().write(true).open(place.file()).is_ok() {
+        // Root may write what is another's.
+        return Process::spawn_as_nobody(&args, &environment);
+    }
+    Some(Process::spawn_with(&args, &environment))
+}
+
+async fn is_as_it_should_be(there: There, named: Named, ledger: &Ledger) {
+    let Some(place) = Place::with(there, ledger) else { return };
+    let before = place.contents();
+    let serve = &["serve", "--listen", "127.0.0.1:0"][..];
+    let Some(mut server) = command(serve, named, &place, there) else { return };
+    let Some(words) = there.refusal() else {
+        let server = Server::of(server).await;
+        server.is_ready().await;
+        server.process.says("a new ledger was created").await;
+        assert!(place.file().exists(), "{named:?}");
+        return;
+    };
+    let (code, said) = server.exited(SOON).await;
+    assert!(code == 1 && said.contains(words), "{there:?} {named:?}: {code}: {said}");
+    assert!(!said.contains("listens on") && !said.contains("NOT DURABLE"), "{there:?} {named:?}: {said}");
+    let readers: &[&[&str]] =
+        &[&["doctor"], &["verify"], &["export"], &["retention", "preview"], &["migrate", "--dry-run"]];
+    for reader in readers.iter().filter(|_| there.is_for_readers()) {
+        let (code, said) = command(reader, named, &place, there).unwrap().exited(SOON).await;
+        assert!(code != 0 && said.contains(words), "{there:?} {named:?} {reader:?}: {code}: {said}");
+    }
+    let after = place.contents();
+    let made: Vec<_> = after.keys().filter(|name| !before.contains_key(*name)).collect();
+    // What could be opened and not written to has a lock beside it.
+    assert!(there == There::Full || made.is_empty(), "{there:?} {named:?} made {made:?}");
+    for (name, bytes) in &before {
+        assert!(after.get(name) == Some(bytes), "{there:?} {named:?} changed {name:?}");
+    }
+    let _settings = fs::remove_file(place.directory.path().with_extension("toml"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_stands_in_a_stores_place_is_named_and_left_as_it_is_however_the_store_is_named() {
+    let ledger = Ledger::new().await;
+    for there in There::ALL {
+        let [one, other, third] =
+            [Named::ByDefault, Named::ByFlag, Named::BySettings].map(|named| is_as_it_should_be(there, named, &ledger));
+        tokio::join!(one, other, third);
+    }
+}
