@@ -143,6 +143,10 @@ pub struct StoreConfig {
     #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub shards: Option<u16>,
 
+    /// Make a ledger in a Postgres that has one already, in a schema where its role does not look
+    #[arg(long, env = "RUNLEDGER_NEW_LEDGER", value_parser = BoolishValueParser::new())]
+    pub new_ledger: bool,
+
     /// Connections to Postgres at most, 3 or more
     #[arg(long, env = "RUNLEDGER_CONNECTIONS", value_name = "N", default_value_t = 8,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(3..=1000))]
@@ -208,8 +212,8 @@ impl StoreConfig {
     /// The options for opening the store.
     #[must_use]
     pub fn options(&self, migrate: bool, allow_unsafe: bool) -> OpenOptions {
-        let Self { shards, connections, notify, .. } = *self;
-        OpenOptions { shards, connections, notify, migrate, allow_unsafe, ..OpenOptions::default() }
+        let Self { shards, new_ledger, connections, notify, .. } = *self;
+        OpenOptions { shards, new_ledger, connections, notify, migrate, allow_unsafe, ..OpenOptions::default() }
     }
 }
 

@@ -167,6 +167,8 @@ pub struct OpenOptions {
     pub notify: bool,
     /// Migrate a Postgres that has data. SQLite and an empty Postgres are always migrated.
     pub migrate: bool,
+    /// Make a ledger in a Postgres that has one in another schema.
+    pub new_ledger: bool,
     /// Serve on a Postgres that may lose acknowledged calls in a crash.
     pub allow_unsafe: bool,
     /// The time that has passed for this process since some moment, by which a store on Postgres tells the steady clock.
@@ -199,6 +201,7 @@ impl Default for OpenOptions {
             connections: 8,
             notify: true,
             migrate: false,
+            new_ledger: false,
             allow_unsafe: false,
             elapsed: Elapsed(&|| SystemClock.elapsed()),
             lifecycle_bytes: lifecycles::CACHE_BYTES,

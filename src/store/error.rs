@@ -153,6 +153,20 @@ pub enum OpenError {
         /// The operator's next step.
         todo: &'static str,
     },
+    /// The database has no ledger where this role looks, and one elsewhere, which may be the one that is meant.
+    #[error(
+        "the database has a ledger in the schema {schemas}, and none where the role {role} looks (search_path: \
+         {search_path}): name the schema in the connection string (options=-csearch_path%3D{schemas}) or as the role's \
+         (ALTER ROLE {role} SET search_path = {schemas}), or ask for another ledger with --new-ledger"
+    )]
+    Elsewhere {
+        /// The schemas that have a ledger.
+        schemas: String,
+        /// The session's role.
+        role: String,
+        /// The schemas that the role looks into.
+        search_path: String,
+    },
     /// The database could not keep the calls that it acknowledges.
     #[error("the database would lose acknowledged calls: {0}; `--allow-unsafe-store` serves on it all the same")]
     Unsafe(String),
@@ -187,6 +201,7 @@ impl OpenError {
             | Self::OtherShards { .. }
             | Self::SeveralNames { .. }
             | Self::Incomplete { .. }
+            | Self::Elsewhere { .. }
             | Self::Unsafe(_)
             | Self::ReadOnly { .. }
             | Self::Failed { .. } => false,

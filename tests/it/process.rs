@@ -11,6 +11,7 @@ mod cuts;
 pub(crate) mod data;
 mod disks;
 mod drain;
+mod elsewhere;
 mod failover;
 mod firehose;
 mod freezes;

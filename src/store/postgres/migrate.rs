@@ -46,6 +46,16 @@ select pg_advisory_unlock($1)";
 
 const EXISTS: &str = "-- migrate.exists
 select to_regclass('ledger_migrations') is not null as found";
+/// A ledger in a schema that the session does not look into, whoever may read it: the catalogue is everybody's.
+const ELSEWHERE: &str = "-- migrate.elsewhere
+select string_agg(quote_ident(n.nspname), ', ' order by n.nspname) as schemas, quote_ident(current_user) as role,
+       current_setting('search_path') as search_path
+  from pg_catalog.pg_class c
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+ where c.relname = 'ledger_migrations' and c.relkind in ('r', 'p')
+   and exists (select from pg_catalog.pg_class l where l.relnamespace = n.oid and l.relname = 'run_events')";
+const MADE_IN: &str = "-- migrate.made_in
+select quote_ident(current_schema()) as schema";
 const LAST: &str = "-- migrate.last
 select coalesce(max(number), 0)::bigint as number from ledger_migrations";
 const LEDGER: &str = "-- migrate.ledger
@@ -94,7 +104,7 @@ pub(super) async fn prepare(
     client.query_one(LOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
     let taken = match usable(client, location, options).await? {
         Some(_) => Vec::new(),
-        None => take_steps(client, options).await.map_err(opening)?,
+        None => take_steps(client, location, options).await.map_err(opening)?,
     };
     client.query_one(UNLOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
     match find(client, location).await? {
@@ -112,6 +122,7 @@ pub(super) async fn plan(client: &Client, location: &str, options: &OpenOptions)
     };
     let late = || OpenError::Unreachable { location: location.to_owned(), source: TimedOut.into() };
     let Some(found) = timeout(LOOK_MAX, look).await.unwrap_or_else(|_elapsed| Err(late()))? else {
+        is_nowhere(client, location, options).await?;
         return Ok(Plan::of_nothing(POSTGRES));
     };
     options.admit(found.shard_count, location)?;
@@ -124,8 +135,25 @@ pub(super) async fn reads(client: &Client, location: &str) -> Result<(Ledger, u3
     grants::check(client, location, grants::READING).await?;
     match find(client, location).await? {
         Some(Found { at, ledger: Some(ledger), .. }) if at >= needed => Ok((ledger, at)),
-        found => Err(OpenError::NeedsMigration { found: found.map_or(0, |found| found.at), needed }),
+        Some(found) => Err(OpenError::NeedsMigration { found: found.at, needed }),
+        None => {
+            is_nowhere(client, location, &OpenOptions::default()).await?;
+            Err(OpenError::NeedsMigration { found: 0, needed })
+        }
     }
+}
+
+/// Refuses a database that has a ledger where the session does not look: another one beside it, empty, would be taken
+/// for the one that is meant.
+async fn is_nowhere(client: &Client, location: &str, options: &OpenOptions) -> Result<(), OpenError> {
+    if options.new_ledger {
+        return Ok(());
+    }
+    let opening = |error| errors::opening(location, error);
+    let row = client.query_one(ELSEWHERE, &[]).await.map_err(opening)?;
+    let Some(schemas) = row.try_get::<_, Option<String>>("schemas").map_err(opening)? else { return Ok(()) };
+    let role = row.try_get("role").map_err(opening)?;
+    Err(OpenError::Elsewhere { schemas, role, search_path: row.try_get("search_path").map_err(opening)? })
 }
 
 /// The ledger and its last migration when no step is to be taken; none when steps may and must be taken.
@@ -136,7 +164,7 @@ async fn usable(client: &Client, location: &str, options: &OpenOptions) -> Resul
         options.admit(found.shard_count, location)?;
     }
     match found {
-        None => Ok(None),
+        None => is_nowhere(client, location, options).await.map(|()| None),
         Some(Found { at, ledger: Some(ledger), .. }) if at >= needed => Ok(Some((ledger, at))),
         Some(_) if options.migrate => Ok(None),
         Some(found) => Err(OpenError::NeedsMigration { found: found.at, needed }),
@@ -179,10 +207,12 @@ fn missing(location: &str) -> OpenError {
 
 /// An empty database gets all steps and its identity in one transaction, so that there is no half of one; a later step
 /// is one transaction.
-async fn take_steps(client: &mut Client, options: &OpenOptions) -> Result<Vec<String>, Error> {
+async fn take_steps(client: &mut Client, location: &str, options: &OpenOptions) -> Result<Vec<String>, Error> {
     let empty = !client.query_one(EXISTS, &[]).await?.try_get::<_, bool>("found")?;
     if empty {
         create(client, draw_id(), options.shards.unwrap_or(SHARDS)).await?;
+        let row = client.query_one(MADE_IN, &[]).await?;
+        tracing::info!(store = location, schema = row.try_get::<_, &str>("schema")?, "a new ledger was created");
         return Ok(names(POSTGRES));
     }
     let last: i64 = client.query_one(LAST, &[]).await?.try_get("number")?;
