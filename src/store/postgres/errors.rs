@@ -27,7 +27,7 @@ impl From<TimedOut> for StoreError {
 pub(super) fn statement(error: Error) -> StoreError {
     match error.as_db_error() {
         None => StoreError::Unavailable(error.into()),
-        Some(said) if is_temporary(said.code()) => StoreError::Unavailable(Told::of(said).into()),
+        Some(said) if is_temporary(said) => StoreError::Unavailable(Told::of(said).into()),
         Some(said) => StoreError::Refused(Told::of(said).into()),
     }
 }
@@ -78,11 +78,20 @@ pub(super) fn session(error: PoolError<Error>) -> StoreError {
     })
 }
 
-fn is_temporary(state: &SqlState) -> bool {
-    match state.code() {
-        // Read only after a failover, idle for too long, in a transaction that an earlier error ended; a plan or a
-        // prepared statement that a migration made stale: a new session has none of these.
-        "25006" | "25P02" | "25P03" | "0A000" | "26000" => true,
+/// The server's function that finds a kept plan to be stale: it makes a new plan by itself, but for one that answers
+/// other columns than before.
+const OF_STALE_PLANS: &str = "RevalidateCachedQuery";
+
+fn is_temporary(said: &DbError) -> bool {
+    match said.code().code() {
+        // Read only after a failover, idle for too long, in a transaction that an earlier error ended; a prepared
+        // statement that is gone: a new session has none of these.
+        "25006" | "25P02" | "25P03" | "26000" => true,
+        // What is not supported is so for good: a rule on a table, an encoding, a table of another kind. But for a plan
+        // that a migration made stale, which a new session does not have.
+        "0A000" => said.routine() == Some(OF_STALE_PLANS),
+        // A table in a state in which it takes no such statement, as where it is published without an identity.
+        "55000" => false,
         code => ["08", "28", "40", "53", "55", "57", "58"].iter().any(|class| code.starts_with(class)),
     }
 }
@@ -137,7 +146,7 @@ pub(super) fn opening(location: &str, error: Error) -> OpenError {
     let location = location.to_owned();
     let temporary = match error.as_db_error() {
         // A wrong user or database: for a person to mend.
-        Some(error) => is_temporary(error.code()) && !error.code().code().starts_with("28"),
+        Some(error) => is_temporary(error) && !error.code().code().starts_with("28"),
         // Wrong certificates and files are for a person too.
         None => (error.is_closed() || is_io(&error)) && !runledger_postgres::is_for_a_person(&error),
     };
