@@ -1,6 +1,7 @@
 //! Whether commits succeed, as the last ones tell: for health, which would otherwise look at reads only.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -28,11 +29,45 @@ pub struct CommitHealth {
     outage: watch::Sender<Option<CommitOutage>>,
     /// Commands that the store refused since something was written.
     refusals: AtomicUsize,
+    began: Instant,
+    /// The milliseconds after `began` at which a commit last wrote, from 1; 0: none has.
+    wrote: AtomicU64,
+    /// The reason why the store does not answer; none while it does.
+    silent: watch::Sender<Option<(String, Instant)>>,
 }
 
 impl CommitHealth {
     pub(super) fn new() -> Self {
-        Self { outage: watch::Sender::new(None), refusals: AtomicUsize::new(0) }
+        Self {
+            outage: watch::Sender::new(None),
+            refusals: AtomicUsize::new(0),
+            began: Instant::now(),
+            wrote: AtomicU64::new(0),
+            silent: watch::Sender::new(None),
+        }
+    }
+
+    /// Whether the store answers, as whoever asks it has found: the reason why it does not.
+    pub fn store_answers(&self, answer: Result<(), String>) {
+        self.silent.send_if_modified(|silent| match (answer, silent.is_some()) {
+            (Ok(()), true) => silent.take().is_some(),
+            (Err(reason), false) => silent.replace((reason, Instant::now())).is_none(),
+            (Ok(()), false) | (Err(_), true) => false,
+        });
+    }
+
+    /// The reason why the store is of no use now, and for how long it has been so; none while it is.
+    #[must_use]
+    pub fn fault(&self) -> Option<(String, Duration)> {
+        let outage = self.outage().map(|outage| (outage.reason, outage.since.elapsed()));
+        outage.or_else(|| self.silent.borrow().as_ref().map(|(reason, since)| (reason.clone(), since.elapsed())))
+    }
+
+    /// The time since a commit last wrote; none where none has.
+    #[must_use]
+    pub fn since_last_write(&self) -> Option<Duration> {
+        let wrote = self.wrote.load(Ordering::Relaxed);
+        (wrote > 0).then(|| self.began.elapsed().saturating_sub(Duration::from_millis(wrote)))
     }
 
     /// The store refused one command, for a reason that may be its own.
@@ -55,6 +90,8 @@ impl CommitHealth {
 
     /// A commit wrote durably.
     pub fn succeeded(&self) {
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        self.wrote.store(now, Ordering::Relaxed);
         if self.refusals.load(Ordering::Relaxed) > 0 {
             self.refusals.store(0, Ordering::Relaxed);
         }

@@ -176,7 +176,13 @@ async fn follow(
     let mut last_well = Instant::now();
     loop {
         ticks.tick().await;
-        let answers = known.ping(timeout(PING_WAIT_MAX, backend.store.ping()).await);
+        let ping = timeout(PING_WAIT_MAX, backend.store.ping()).await;
+        backend.engine.commit_health().store_answers(match &ping {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(chain(error)),
+            Err(_elapsed) => Err("the store does not answer in time".to_owned()),
+        });
+        let answers = known.ping(ping);
         let commits = known.commits(backend.engine.commit_health().outage());
         let well = answers && commits;
         is_well.send_replace(well);

@@ -41,7 +41,6 @@ impl ReplicaService for Replica {
             unsent_bytes: self.totals.unsent_bytes() as u64,
             calls: self.totals.calls() as u64,
             refused_calls: self.totals.refused(),
-            resident_bytes: self.totals.memory().resident(),
             memory_limit_bytes: self.totals.memory().limit().unwrap_or(0),
             ..v1::GetReplicaResponse::default()
         };
@@ -63,8 +62,21 @@ impl ReplicaService for Replica {
             replica.watches_of_many_runs = hub.watches_of_many_runs() as u64;
             replica.recent_changes_bytes = hub.recent_changes_bytes() as u64;
             replica.log_read_at = hub.as_of().map(answer::timestamp);
+            let health = backend.engine.commit_health();
+            if let Some((reason, lasts)) = health.fault() {
+                replica.not_serving_because = reason;
+                replica.not_serving_for = lasts.try_into().ok();
+            }
+            replica.since_last_commit = health.since_last_write().and_then(|since| since.try_into().ok());
         }
         let mut parts = memory_parts(&self.totals, self.slot.get());
+        // Asked for after the parts, which may have grown since: and what was asked of the allocator and never touched is
+        // in no memory. No part is more than the whole.
+        replica.resident_bytes = self.totals.memory().resident();
+        let whole = usize::try_from(replica.resident_bytes).ok().filter(|whole| *whole > 0);
+        for part in &mut parts {
+            part.bytes = whole.map_or(part.bytes, |whole| part.bytes.min(whole));
+        }
         parts.sort_by_key(|part| std::cmp::Reverse(part.bytes));
         replica.memory = parts.into_iter().map(shown).collect();
         Ok(Response::new(replica))
