@@ -13,6 +13,8 @@ mod commits;
 pub mod contents;
 mod dialect;
 pub mod error;
+pub mod finding;
+mod fitness;
 pub mod inspect;
 pub mod json;
 pub mod leases;

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 
 use super::Unsettled;
+use super::finding::Fault;
 
 /// An error as a driver reports it.
 pub type Source = Box<dyn StdError + Send + Sync>;
@@ -179,6 +180,28 @@ pub enum OpenError {
         #[source]
         source: Source,
     },
+    /// Somebody else holds what the opening waits for: worth trying again.
+    #[error("the store at {location} cannot be opened: {what}: {todo}")]
+    Held {
+        /// The store's place, without any password.
+        location: String,
+        /// Who holds what, and since when.
+        what: String,
+        /// The operator's next step.
+        todo: String,
+    },
+    /// The store lacks a property that the ledger's statements need: it could be opened, and would fail.
+    #[error("the store at {location} cannot be opened: {what}: {todo}")]
+    Unfit {
+        /// The store's place, without any password.
+        location: String,
+        /// The kind of fault.
+        fault: Fault,
+        /// The property that is missing.
+        what: String,
+        /// The operator's next step.
+        todo: String,
+    },
     /// Any failure that waiting will not mend.
     #[error("the store at {location} cannot be opened")]
     Failed {
@@ -195,7 +218,7 @@ impl OpenError {
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::NeedsMigration { .. } => true,
+            Self::Unreachable { .. } | Self::NeedsMigration { .. } | Self::Held { .. } => true,
             Self::NeedsNewerRelease { .. }
             | Self::Locked { .. }
             | Self::OtherShards { .. }
@@ -204,6 +227,7 @@ impl OpenError {
             | Self::Elsewhere { .. }
             | Self::Unsafe(_)
             | Self::ReadOnly { .. }
+            | Self::Unfit { .. }
             | Self::Failed { .. } => false,
         }
     }

@@ -5,6 +5,8 @@
 
 pub(super) mod rows;
 
+use std::fmt;
+
 use async_trait::async_trait;
 use serde::Serialize;
 
@@ -377,6 +379,8 @@ pub struct Session {
     pub application: Option<String>,
     /// The client's address.
     pub client: Option<String>,
+    /// The role that the session works as.
+    pub user: Option<String>,
     /// The session's state: `active`, `idle in transaction` and so on; none when this role may not see it.
     pub state: Option<String>,
     /// The name of the session's statement, or its beginning.
@@ -385,6 +389,21 @@ pub struct Session {
     pub transaction_ms: Option<i64>,
     /// The time for which the session has been in its state: at its statement, or idle.
     pub state_ms: Option<i64>,
+}
+
+/// As an operator finds it. Texts of others are shown without what a terminal would obey.
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let user = self.user.as_ref().map(|user| format!("user {user}"));
+        let texts = [&self.application, &self.client, &self.state, &self.statement, &user];
+        let known: Vec<_> = texts.into_iter().filter_map(|text| text.as_deref()).map(plain).collect();
+        write!(f, "pid {}", self.pid)?;
+        if known.is_empty() { Ok(()) } else { write!(f, " ({})", known.join(", ")) }
+    }
+}
+
+fn plain(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character }).collect()
 }
 
 /// A database server's report on its sessions.

@@ -6,6 +6,7 @@
 
 mod alone;
 mod announce;
+mod blocked;
 mod bulk;
 mod changes;
 mod changing;
@@ -13,6 +14,7 @@ mod commit;
 pub mod dsn;
 mod ends;
 mod errors;
+mod fitness;
 mod grants;
 mod held;
 mod ids;
@@ -32,6 +34,7 @@ mod safety;
 mod sessions;
 mod sides;
 mod statistics;
+mod trial;
 mod upkeep;
 mod uptime;
 mod writing;
@@ -46,12 +49,14 @@ use uuid::Uuid;
 
 use self::alone::Alone;
 use self::announce::Announcer;
+use self::blocked::Purpose;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
 pub use self::changes::of_a_namespace;
 use self::commit::CommitPath;
 pub use self::commit::write::of_a_commit;
 use self::errors::TimedOut;
+pub use self::fitness::{MADE as SCHEMA_MADE, SCHEMA as SCHEMA_FOUND};
 pub use self::inspect::PostgresInspect;
 pub use self::namespaces::of_namespaces;
 pub use self::query::{count as of_a_count, list as of_a_list, of_queues};
@@ -67,6 +72,7 @@ pub use self::upkeep::retention::of_purge;
 use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::OpenOptions;
 use super::contents::Beside;
+use super::fitness::refuse;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::plan::Plan;
@@ -107,12 +113,18 @@ impl PostgresStore {
         let connector = dsn::connector(dsn)?;
         let location = dsn::redacted(dsn);
         let mut alone = Alone::connect(&connector, &location).await?;
-        safety::writable(&alone.client, &location).await?;
-        let not_durable = safety::not_durable(&alone.client, &location, options).await?;
-        let (ledger, _) = migrate::prepare(&mut alone.client, &location, options).await?;
-        let description = alone.describe(dsn, not_durable);
-        drop(alone);
-        let commits = CommitPath::open(&connector, &location, options, &ledger, supervisor).await?;
+        let own = alone.pid;
+        let steps = async {
+            safety::writable(&alone.client, &location).await?;
+            blocked::free(&alone.client, &location, Purpose::Writing, own).await?;
+            let not_durable = safety::not_durable(&alone.client, &location, options).await?;
+            let (ledger, _) = Self::prepare(&mut alone, &location, options).await?;
+            let commits = CommitPath::open(&connector, &location, options, &ledger, supervisor).await?;
+            trial::each(&alone.client, &location, ledger.shard_count).await?;
+            Ok((ledger, alone.describe(dsn, not_durable), commits))
+        };
+        let (ledger, description, commits) =
+            blocked::watched((&connector, &location), Purpose::Writing, own, steps).await?;
         Ok(Self {
             ledger,
             description,
@@ -132,9 +144,31 @@ impl PostgresStore {
         let connector = dsn::connector(dsn)?;
         let location = dsn::redacted(dsn);
         let mut alone = Alone::connect(&connector, &location).await?;
-        safety::writable(&alone.client, &location).await?;
+        let own = alone.pid;
         let options = OpenOptions { migrate: true, ..*options };
-        migrate::prepare(&mut alone.client, &location, &options).await.map(|(_, migrated)| migrated)
+        let steps = async {
+            safety::writable(&alone.client, &location).await?;
+            Self::prepare(&mut alone, &location, &options).await
+        };
+        let (_, migrated) = blocked::watched((&connector, &location), Purpose::Writing, own, steps).await?;
+        Ok(migrated)
+    }
+
+    /// Brings the schema as far as `options` permit, in a database in which a ledger works.
+    async fn prepare(
+        alone: &mut Alone,
+        location: &str,
+        options: &OpenOptions,
+    ) -> Result<(Ledger, Migrated), OpenError> {
+        let reading = |error| errors::opening_with(location, error);
+        refuse(location, fitness::of_database(&alone.client).await.map_err(reading)?)?;
+        grants::check(&alone.client, location, grants::SERVING).await?;
+        refuse(location, fitness::of_schema(&alone.client).await.map_err(reading)?)?;
+        let (ledger, migrated) = migrate::prepare(&mut alone.client, location, options).await?;
+        if !migrated.applied.is_empty() {
+            refuse(location, fitness::of_schema(&alone.client).await.map_err(reading)?)?;
+        }
+        Ok((ledger, migrated))
     }
 
     /// What [`migrate`](Self::migrate) would do; nothing is written or locked. A standby will do.

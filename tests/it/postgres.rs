@@ -2,6 +2,7 @@
 
 mod at_once;
 mod fence;
+mod fitness;
 mod hangs;
 mod heap_only;
 mod limits;

@@ -36,6 +36,7 @@ mod snapshots;
 mod startup;
 mod stores;
 mod suspended;
+mod unfit;
 mod unreceived;
 mod upgrade;
 mod waiting;

@@ -16,6 +16,8 @@ pub(super) struct Alone {
     pub(super) client: Client,
     wire: Wire,
     pooling: Pooling,
+    /// The server's process for it; 0 where it is not known.
+    pub(super) pid: i32,
     _driver: JoinSet<()>,
 }
 
@@ -25,7 +27,7 @@ impl Alone {
     pub(super) async fn connect(connector: &Connector, location: &str) -> Result<Self, OpenError> {
         let connected = async {
             let mut alone = Self::bare(connector, location).await?;
-            alone.pooling = pooler::recognise(&alone, connector, location).await?;
+            (alone.pooling, alone.pid) = pooler::recognise(&alone, connector, location).await?;
             let set = alone.client.batch_execute(migrate::SETTINGS).await;
             set.map_err(|error| errors::opening(location, error))?;
             Ok(alone)
@@ -41,7 +43,7 @@ impl Alone {
         let mut driver = JoinSet::new();
         // The client's own calls report how the connection ended.
         driver.spawn(async move { drop(connection.await) });
-        Ok(Self { client, wire, pooling: Pooling::Unseen, _driver: driver })
+        Ok(Self { client, wire, pooling: Pooling::Unseen, pid: 0, _driver: driver })
     }
 
     /// The store that was reached by this connection.

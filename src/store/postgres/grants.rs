@@ -7,6 +7,7 @@ use tokio_postgres::Client;
 
 use super::errors;
 use crate::store::OpenError;
+use crate::store::finding::Fault;
 
 /// A table that a later release makes is not there yet. Grants on columns suffice: an operator who gives them knows
 /// which.
@@ -79,11 +80,17 @@ pub(super) const SERVING: Needs = &[
 /// Whether the session's role has all of these privileges.
 pub(super) async fn check(client: &Client, location: &str, needs: Needs) -> Result<(), OpenError> {
     let opening = |error| errors::opening(location, error);
-    let refused = |sentence: String| OpenError::Failed { location: location.to_owned(), source: sentence.into() };
+    let refused = |what: String, todo: String| OpenError::Unfit {
+        location: location.to_owned(),
+        fault: Fault::Privileges,
+        what,
+        todo,
+    };
     if let Some(row) = client.query_opt(HIDDEN, &[]).await.map_err(opening)? {
         let (schema, role): (&str, &str) =
             (row.try_get("schema").map_err(opening)?, row.try_get("role").map_err(opening)?);
-        return Err(refused(format!("the role {role} lacks privileges: GRANT USAGE ON SCHEMA {schema} TO {role}")));
+        let lacks = format!("the role {role} lacks privileges");
+        return Err(refused(lacks, format!("GRANT USAGE ON SCHEMA {schema} TO {role}")));
     }
     let pairs =
         needs.iter().flat_map(|(table, privileges)| privileges.iter().map(move |privilege| (*table, *privilege)));
@@ -101,5 +108,5 @@ pub(super) async fn check(client: &Client, location: &str, needs: Needs) -> Resu
     }
     let grants =
         missing.iter().map(|(tables, privileges)| format!("GRANT {} ON {tables} TO {role}", privileges.join(", ")));
-    Err(refused(format!("the role {role} lacks privileges: {}", grants.collect::<Vec<_>>().join("; "))))
+    Err(refused(format!("the role {role} lacks privileges"), grants.collect::<Vec<_>>().join("; ")))
 }

@@ -13,7 +13,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
+pub(super) use self::sessions::session;
 use super::alone::Alone;
+use super::blocked::{self, Purpose};
 use super::changes::OverShards;
 use super::errors::TimedOut;
 use super::read::{self, reading};
@@ -55,7 +57,7 @@ impl PostgresInspect {
             let not_durable = safety::not_durable(&alone.client, &location, &allow_unsafe).await?;
             Ok((not_durable, migrate::reads(&alone.client, &location).await?))
         };
-        let found = timeout(OPEN_MAX, found);
+        let found = timeout(OPEN_MAX, blocked::watched((&connector, &location), Purpose::Reading, alone.pid, found));
         let (not_durable, (ledger, migration)) = found
             .await
             .unwrap_or_else(|_| Err(OpenError::Unreachable { location: location.clone(), source: TimedOut.into() }))?;
@@ -70,6 +72,26 @@ impl PostgresInspect {
         })
     }
 
+    /// A read, whose error names whoever keeps it waiting.
+    async fn named<T>(&self, read: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        match read.await {
+            Err(StoreError::Unavailable(source)) => {
+                let held = async {
+                    let session = self.sessions.read().await.ok()?;
+                    let found = blocked::holders(&session, Purpose::Reading, &[]).await.ok();
+                    session.put_back();
+                    found?.into_iter().next()
+                };
+                let held = timeout(LOOK_MAX, held).await.unwrap_or_default();
+                Err(StoreError::Unavailable(match held {
+                    Some(holder) => format!("{} ({source})", holder.told().0).into(),
+                    None => source,
+                }))
+            }
+            done => done,
+        }
+    }
+
     fn shard_of(&self, key: &RunKey) -> Shard {
         shard_of(self.ledger.id, self.ledger.shard_count, key)
     }
@@ -77,6 +99,9 @@ impl PostgresInspect {
 
 /// The time that the first look may take: behind a migration it would wait for its end.
 const OPEN_MAX: Duration = Duration::from_secs(5);
+
+/// The time that a look at who holds a table may take.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 
 impl OfLedger for PostgresInspect {
     fn ledger(&self) -> Ledger {
@@ -87,15 +112,15 @@ impl OfLedger for PostgresInspect {
 #[async_trait]
 impl RunLog for PostgresInspect {
     async fn ends(&self) -> Result<Positions, StoreError> {
-        self.over_shards.ends(&self.sessions).await
+        self.named(self.over_shards.ends(&self.sessions)).await
     }
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
-        self.over_shards.page(&self.sessions, after, limit, bytes_max).await
+        self.named(self.over_shards.page(&self.sessions, after, limit, bytes_max)).await
     }
 
     async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
-        retention::forgotten(&self.sessions, namespace, self.ledger.shard_count).await
+        self.named(retention::forgotten(&self.sessions, namespace, self.ledger.shard_count)).await
     }
 
     async fn run_events(
@@ -105,11 +130,11 @@ impl RunLog for PostgresInspect {
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max).await
+        self.named(read::run_events(&self.sessions, self.shard_of(key), key, after, limit, bytes_max)).await
     }
 
     async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError> {
-        read::revisions_as_of(&self.sessions, keys, ends, |key| self.shard_of(key)).await
+        self.named(read::revisions_as_of(&self.sessions, keys, ends, |key| self.shard_of(key))).await
     }
 }
 
@@ -120,27 +145,27 @@ impl Inspect for PostgresInspect {
     }
 
     async fn past(&self) -> Result<Past, StoreError> {
-        reading(&self.sessions, |session| async move {
+        let past = reading(&self.sessions, |session| async move {
             let past = lineage::past(&session).await;
             (session, past)
-        })
-        .await?
+        });
+        self.named(async { past.await? }).await
     }
 
     async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError> {
-        links::time_of(&self.sessions, shard, position).await
+        self.named(links::time_of(&self.sessions, shard, position)).await
     }
 
     async fn extent(&self, link: &Link) -> Result<Extent, StoreError> {
-        links::extent(&self.sessions, &self.over_shards, link).await
+        self.named(links::extent(&self.sessions, &self.over_shards, link)).await
     }
 
     async fn links(&self, asked: &[(RunKey, Revision)]) -> Result<Vec<Links>, StoreError> {
-        links::links(&self.sessions, asked, |key| self.shard_of(key)).await
+        self.named(links::links(&self.sessions, asked, |key| self.shard_of(key))).await
     }
 
     async fn run_rows(&self, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
-        pages::runs(&self.sessions, shard, after).await
+        self.named(pages::runs(&self.sessions, shard, after)).await
     }
 
     async fn event_rows(
@@ -149,11 +174,11 @@ impl Inspect for PostgresInspect {
         after: (&RunKey, i64),
         last: &RunKey,
     ) -> Result<Vec<EventRow>, StoreError> {
-        pages::events(&self.sessions, shard, after, last).await
+        self.named(pages::events(&self.sessions, shard, after, last)).await
     }
 
     async fn place_rows(&self, shard: Shard, after: i64) -> Result<Vec<PlaceRow>, StoreError> {
-        pages::places(&self.sessions, shard, after).await
+        self.named(pages::places(&self.sessions, shard, after)).await
     }
 
     async fn content_rows(
@@ -163,26 +188,26 @@ impl Inspect for PostgresInspect {
         after: (&RunKey, i64),
         last: &RunKey,
     ) -> Result<Vec<BesideRow>, StoreError> {
-        pages::contents(&self.sessions, table, shard, after, last).await
+        self.named(pages::contents(&self.sessions, table, shard, after, last)).await
     }
 
     async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
-        read::beside(&self.sessions, self.shard_of(key), key, asked).await
+        self.named(read::beside(&self.sessions, self.shard_of(key), key, asked)).await
     }
 
     async fn keys_of(&self, table: OfRuns, shard: Shard, after: &RunKey) -> Result<Vec<(RunKey, bool)>, StoreError> {
-        pages::keys(&self.sessions, table, shard, after).await
+        self.named(pages::keys(&self.sessions, table, shard, after)).await
     }
 
     async fn tombstones(&self, shard: Shard) -> Result<Tombstones, StoreError> {
-        pages::tombstones(&self.sessions, shard).await
+        self.named(pages::tombstones(&self.sessions, shard)).await
     }
 
     async fn shard_rows(&self) -> Result<ShardRows, StoreError> {
-        pages::shards(&self.sessions, self.ledger.shard_count).await
+        self.named(pages::shards(&self.sessions, self.ledger.shard_count)).await
     }
 
     async fn condition(&self) -> Result<Condition, StoreError> {
-        condition::condition(&self.sessions, &self.over_shards, self.migration).await
+        self.named(condition::condition(&self.sessions, &self.over_shards, self.migration)).await
     }
 }

@@ -17,7 +17,7 @@ use crate::store::plan::Plan;
 use crate::store::{Ledger, OpenError, SealKey, StoreError};
 
 /// The advisory lock that every process which changes the schema holds: "runledge" in ASCII.
-const LOCK: i64 = 0x7275_6e6c_6564_6765;
+pub(super) const LOCK: i64 = 0x7275_6e6c_6564_6765;
 
 /// The number of shards of a new database when no number is asked for. With four, the same calls make smaller
 /// commits: a third fewer transitions at 32 callers, on quick disks and on slow ones, and no more at 512. With one, a

@@ -50,8 +50,12 @@ struct Session {
     began_us: Option<i64>,
 }
 
-/// Tells whether there is a pooler, by a second connection beside the first.
-pub(super) async fn recognise(first: &Alone, connector: &Connector, location: &str) -> Result<Pooling, OpenError> {
+/// Tells whether there is a pooler, by a second connection beside the first, and the process of the first one's session.
+pub(super) async fn recognise(
+    first: &Alone,
+    connector: &Connector,
+    location: &str,
+) -> Result<(Pooling, i32), OpenError> {
     let opening = |error| errors::opening(location, error);
     let (own, asked_at) = session(&first.client).await.map_err(opening)?;
     let second = Alone::bare(connector, location).await?;
@@ -64,7 +68,7 @@ pub(super) async fn recognise(first: &Alone, connector: &Connector, location: &s
             pooling = Pooling::Session;
         }
     }
-    Ok(pooling)
+    Ok((pooling, i32::try_from(own.pid).unwrap_or_default()))
 }
 
 /// The second connection's session; none when a session of the server was lent to both, or not for long.

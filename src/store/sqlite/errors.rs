@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 use tokio::task::JoinError;
 
+use super::lockers;
 use crate::private;
 use crate::store::{OpenError, StoreError};
 
@@ -74,9 +75,14 @@ pub(super) fn open(path: &Path, error: rusqlite::Error) -> OpenError {
             Err(reason) if is_forbidden(&reason) => OpenError::ReadOnly { location, source: reason.into() },
             Ok(_) | Err(_) => OpenError::Failed { location, source: error.into() },
         },
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            OpenError::Unreachable { location, source: error.into() }
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => match lockers::of(path).first() {
+            Some(locker) => OpenError::Held {
+                location,
+                what: format!("the file is locked by {locker}"),
+                todo: format!("have it end its transaction, or end it: kill {}", locker.pid),
+            },
+            None => OpenError::Unreachable { location, source: error.into() },
+        },
         Some(ErrorCode::DiskFull) => OpenError::Failed { location, source: "the disk is full".into() },
         Some(ErrorCode::NotADatabase) => foreign(path, "no SQLite database"),
         Some(_) | None => OpenError::Failed { location, source: error.into() },

@@ -12,11 +12,12 @@ use super::connections::Connections;
 use super::generation::Turns;
 use super::identity::Identity;
 use super::lock::FileLock;
-use super::{errors, migrate, rows, whole};
+use super::{errors, fitness, migrate, rows, whole};
 use crate::clock::Clock;
 use crate::private;
 use crate::store::OpenOptions;
-use crate::store::migrations::Migrated;
+use crate::store::fitness::refuse;
+use crate::store::migrations::{Migrated, SQLITE};
 use crate::store::steady::Kept;
 use crate::store::{Ledger, OpenError};
 
@@ -25,6 +26,10 @@ pub(super) const READERS: usize = 3;
 
 /// The time that a statement waits for somebody else's lock: of a shell or a backup that has the file open.
 pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// The same of a look from outside: readers wait for nobody but one who has the whole file to itself, and an operator is
+/// to be told of that soon.
+const LOOK_BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// Statements that a connection keeps prepared: all of them.
 const STATEMENTS_MAX: usize = 64;
@@ -56,6 +61,8 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
         whole::ask(&writer, path)?;
     }
     migrate::admit(&writer, path)?;
+    let location = path.display().to_string();
+    refuse(&location, fitness::of_file(&writer).map_err(failed)?)?;
     make_durable(&writer).map_err(failed)?;
     let turns = Turns::of(&mut writer).map_err(failed)?;
     let is_new = writer.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(failed)? == 0;
@@ -65,6 +72,9 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
         options.admit(found, &format!("sqlite:{}", path.display()))?;
     }
     let migrated = migrate::migrate(&mut writer, path, options, clock)?;
+    if SQLITE.last().is_some_and(|step| step.number == migrated.at) {
+        refuse(&location, fitness::of_schema(&writer).map_err(failed)?)?;
+    }
     if is_new {
         tracing::info!(store = %path.display(), "a new ledger was created");
     }
@@ -113,7 +123,9 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
 pub(super) fn reading(path: &Path, frozen: bool) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if !frozen {
-        return configured(Connection::open_with_flags(path, flags)?);
+        let connection = configured(Connection::open_with_flags(path, flags)?)?;
+        connection.busy_timeout(LOOK_BUSY_WAIT)?;
+        return Ok(connection);
     }
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {

@@ -50,12 +50,12 @@ impl Hold {
 async fn only_the_guilty_one_is_refused(data: Data, refuse: &str) {
     let (code, said) = run(&["migrate", "--store", &data.store(), "--shards", "1"]).await;
     assert_eq!(code, 0, "{said}");
+    let server = Server::start(&data.store()).await;
+    server.is_ready().await;
     match &data {
         Data::Sqlite(path) => rusqlite::Connection::open(path).unwrap().execute_batch(refuse).unwrap(),
         Data::Postgres(dsn) => direct(dsn).await.batch_execute(refuse).await.unwrap(),
     }
-    let server = Server::start(&data.store()).await;
-    server.is_ready().await;
     let client = server.client();
     let hold = Hold::take(&data).await;
     let starts = join_all((0..COMMANDS).map(|number| {

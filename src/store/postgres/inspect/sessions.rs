@@ -12,7 +12,8 @@ use crate::store::postgres::sessions::Sessions;
 
 /// A role without `pg_read_all_stats` sees of other roles' sessions only that they are there.
 const SESSIONS: &str = "-- inspect.sessions
-select pid, nullif(application_name, '') as application, host(client_addr) as client, state, left(query, 200) as statement,
+select pid, nullif(application_name, '') as application, host(client_addr) as client, usename::text as \"user\", state,
+       left(query, 200) as statement,
        (extract(epoch from clock_timestamp() - xact_start) * 1000)::bigint as transaction_ms,
        (extract(epoch from clock_timestamp() - case when state = 'active' then query_start else state_change end)
         * 1000)::bigint as state_ms
@@ -80,7 +81,8 @@ pub(super) async fn seen(sessions: &Sessions, heads: &mut [Head]) -> Result<Seen
     })
 }
 
-fn session(row: &Row) -> Result<Session, StoreError> {
+/// A row of `pg_stat_activity`.
+pub(in crate::store::postgres) fn session(row: &Row) -> Result<Session, StoreError> {
     let pid: i32 = Reader { table: "pg_stat_activity", row, key: &String::new }.get("pid")?;
     let session = Reader { table: "pg_stat_activity", row, key: &|| format!("pid {pid}") };
     let statement: Option<&str> = session.get("statement")?;
@@ -88,6 +90,7 @@ fn session(row: &Row) -> Result<Session, StoreError> {
         pid,
         application: session.get("application")?,
         client: session.get("client")?,
+        user: session.get("user")?,
         state: session.get("state")?,
         statement: statement.filter(|text| !text.is_empty()).map(name),
         transaction_ms: session.get("transaction_ms")?,

@@ -1,0 +1,121 @@
+//! Each kind of statement, tried once when the store is opened: the server reads it, plans it and looks whether this
+//! role may execute it, and executes nothing. So no lock is taken that a commit waits for, no row is read, and a
+//! statement that can never succeed is known before the first call that needs it.
+
+use std::fmt::Write as _;
+
+use futures_util::future::try_join_all;
+use tokio_postgres::{Client, Error};
+
+use super::errors;
+use super::{
+    COMMIT_SETTINGS, of_a_commit, of_a_count, of_a_list, of_a_namespace, of_claims, of_held_runs, of_leases,
+    of_lifecycles, of_links, of_max_running, of_namespaces, of_overdue, of_purge, of_queues,
+};
+use crate::domain::{Decided, SideWrites};
+use crate::store::finding::Fault;
+use crate::store::query::{By, CountBy, Order, Reach};
+use crate::store::{OpenError, StoreError};
+
+const BEGIN: &str = "-- trial.begin
+begin isolation level read committed";
+const ROLLBACK: &str = "-- trial.rollback
+rollback";
+
+/// The statements of calls, and of those tasks that run by themselves.
+fn statements(shard_count: u16) -> Vec<String> {
+    let (verdicts, runs, events) = (Vec::new(), Vec::new(), Vec::new());
+    let nothing = Decided { verdicts, runs, events, sides: SideWrites::default(), weight: 0 };
+    let mut all = of_a_commit(shard_count, &nothing);
+    for by in By::ALL {
+        for order in [Order::NewestFirst, Order::OldestFirst] {
+            all.push(of_a_list(by, order, true, true, Reach::Short));
+        }
+        all.push(of_a_count(by, false, true, CountBy::STATUS, Reach::Short));
+    }
+    all.extend([of_leases(), of_max_running(), of_claims(), of_namespaces()].concat());
+    all.extend(of_queues().map(str::to_owned));
+    all.extend([of_a_namespace(shard_count), of_overdue()]);
+    all.extend([of_held_runs(), of_links(), of_lifecycles(), of_purge()].map(str::to_owned));
+    all
+}
+
+/// A statement that is read and planned, under a name of its own, with nothing for each of its values.
+fn planned(number: usize, statement: &str) -> String {
+    let count = (1..100).rev().find(|n| statement.contains(&format!("${n}"))).unwrap_or(0);
+    let mut values = String::new();
+    if count > 0 {
+        write!(values, "({})", vec!["null"; count].join(", ")).expect("a string takes all");
+    }
+    format!("prepare trial_{number} as {statement}; explain (costs off) execute trial_{number}{values}")
+}
+
+/// Tries every statement, on a session that is closed after it.
+pub(super) async fn each(client: &Client, location: &str, shard_count: u16) -> Result<(), OpenError> {
+    let tried = async {
+        client.batch_execute(COMMIT_SETTINGS).await?;
+        client.batch_execute(BEGIN).await?;
+        let all = statements(shard_count);
+        let texts: Vec<String> = all.iter().enumerate().map(|(number, text)| planned(number, text)).collect();
+        // Sent one behind the other, without a wait between them.
+        try_join_all(texts.iter().zip(&all).map(|(text, statement)| async move {
+            client.batch_execute(text).await.map_err(|error| Failed { name: name(statement), error })
+        }))
+        .await
+        .map_err(Failure::Of)?;
+        client.batch_execute(ROLLBACK).await?;
+        Ok::<_, Failure>(())
+    };
+    match tried.await {
+        Ok(()) => Ok(()),
+        Err(Failure::Session(error)) => Err(errors::opening(location, error)),
+        Err(Failure::Of(Failed { name, error })) => match errors::statement(error) {
+            StoreError::Refused(source) => Err(OpenError::Unfit {
+                location: location.to_owned(),
+                fault: Fault::Schema,
+                what: format!("the database refuses the statement {name}: {source}"),
+                todo: "mend what it names: no call that needs the statement would succeed".to_owned(),
+            }),
+            error => Err(errors::opening_with(location, error)),
+        },
+    }
+}
+
+enum Failure {
+    Session(Error),
+    Of(Failed),
+}
+
+struct Failed {
+    name: String,
+    error: Error,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Session(error)
+    }
+}
+
+/// The name that a statement begins with.
+fn name(statement: &str) -> String {
+    statement.lines().next().unwrap_or_default().trim_start_matches("-- ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_statement_has_a_name_and_is_tried_with_as_many_values_as_it_takes() {
+        let all = statements(2);
+        assert!(all.len() > 40, "{}", all.len());
+        for (number, statement) in all.iter().enumerate() {
+            assert!(statement.starts_with("-- "), "{statement}");
+            let text = planned(number, statement);
+            let nulls = text.rsplit_once("execute trial_").unwrap().1.matches("null").count();
+            assert!(nulls == 0 || statement.contains(&format!("${nulls}")), "{text}");
+            assert!(!statement.contains(&format!("${}", nulls + 1)), "{text}");
+        }
+    }
+}
