@@ -477,6 +477,9 @@ pub struct Table {
     pub last_autovacuum: Option<Time>,
 }
 
+/// The room that a ledger's file system must have left: its write-ahead log takes so much before it is emptied.
+pub const SPACE_BYTES_MIN: u64 = 32 * 1024 * 1024;
+
 /// The size of a file.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -487,4 +490,8 @@ pub struct File {
     pub wal_bytes: u64,
     /// The part of the file that is free for new rows.
     pub free_bytes: u64,
+    /// The bytes of its file system that this user may still fill; none where the system does not tell.
+    pub available_bytes: Option<u64>,
+    /// The bytes of its file system.
+    pub volume_bytes: Option<u64>,
 }

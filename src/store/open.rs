@@ -6,10 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::bulk::Bulk;
+use super::finding::Diagnosis;
 use super::inspect::Inspect;
 use super::migrations::Migrated;
 use super::plan::Plan;
-use super::postgres::{PostgresBulk, PostgresInspect, PostgresStore, dsn};
+use super::postgres::{self, PostgresBulk, PostgresInspect, PostgresStore, dsn};
 use super::sqlite::{SqliteBulk, SqliteInspect, SqliteStore};
 use super::{OpenError, OpenOptions, Store};
 use crate::clock::Clock;
@@ -141,6 +142,19 @@ pub async fn for_reading(
             Err(OpenError::Failed { location: location.to_string(), source })
         }
         Location::Postgres(dsn) => Ok(Arc::new(PostgresInspect::open(dsn, options).await?)),
+    }
+}
+
+/// What can be told of the faults of a store before its tables are touched.
+///
+/// # Errors
+///
+/// See [`OpenError`]: the store does not answer, or nothing can be told of it.
+pub async fn diagnose(location: &Location) -> Result<Diagnosis, OpenError> {
+    match location {
+        Location::Sqlite(path) => SqliteInspect::diagnose(path.clone()).await,
+        Location::Memory => Ok(Diagnosis { findings: Vec::new(), is_open: true }),
+        Location::Postgres(dsn) => postgres::diagnosis::diagnose(dsn).await,
     }
 }
 

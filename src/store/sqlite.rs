@@ -9,6 +9,7 @@ mod changes;
 mod cleaner;
 mod commit;
 mod connections;
+mod diagnosis;
 mod ends;
 mod errors;
 mod fitness;

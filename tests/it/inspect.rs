@@ -1,5 +1,6 @@
 //! `verify`, `export`, `doctor` and `bench fill`: the real binary beside servers, beside none, and on damaged ledgers.
 
+mod broken;
 mod damage;
 mod doctor;
 mod export;

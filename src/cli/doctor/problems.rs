@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use crate::cli::look::counted;
 use crate::cli::table::shown;
 use crate::store::Description;
-use crate::store::inspect::{Condition, File, Head, Replication, Session, Sessions, Table};
+use crate::store::finding::{Fault, Finding as Problem};
+use crate::store::inspect::{Condition, File, Head, Replication, SPACE_BYTES_MIN, Session, Sessions, Table};
 
 /// A head is held for the time of a commit; a frozen server's session is ended after 2 s.
 const HELD_MS_MAX: i64 = 2_000;
@@ -23,20 +22,14 @@ const USED_PERCENT_MAX: u64 = 90;
 const DEAD_ROWS_MAX: u64 = 100_000;
 /// Bytes of the write-ahead log. The log is emptied at 32 MB where nothing keeps it from that.
 const WAL_BYTES_MAX: u64 = 256 * 1024 * 1024;
-
-/// A problem of the ledger, and its remedy.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Problem {
-    pub(super) what: String,
-    /// The remedy, for the operator.
-    pub(super) todo: String,
-}
+/// Bytes of a file system from which on little is left of it, where that is also less than a twentieth.
+const LITTLE_ROOM_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub(super) fn problems(description: &Description, condition: &Condition) -> Vec<Problem> {
     let mut problems = Vec::new();
     if let Some(why) = &description.not_durable {
         problems.push(Problem {
+            name: Fault::NotDurable,
             what: format!("A crash of the database server may lose acknowledged calls: {why}"),
             todo: "Mend the setting, then restart the servers: they run on it with --allow-unsafe-store only"
                 .to_owned(),
@@ -52,7 +45,16 @@ pub(super) fn problems(description: &Description, condition: &Condition) -> Vec<
 
 /// Conditions that are right for now, and may cost something one day.
 pub(super) fn warnings(condition: &Condition) -> Vec<Problem> {
-    condition.replication.iter().filter_map(replication).collect()
+    condition.replication.iter().filter_map(replication).chain(condition.file.iter().filter_map(room)).collect()
+}
+
+fn room(file: &File) -> Option<Problem> {
+    let (available, volume) = (file.available_bytes?, file.volume_bytes?);
+    (available < LITTLE_ROOM_BYTES && available * 20 < volume && available >= SPACE_BYTES_MIN).then(|| Problem {
+        name: Fault::NoSpace,
+        what: format!("{} MiB are left on the file system of the ledger", available / 1024 / 1024),
+        todo: "Make room there before it is full: commits fail then".to_owned(),
+    })
 }
 
 fn replication(replication: &Replication) -> Option<Problem> {
@@ -65,6 +67,7 @@ fn replication(replication: &Replication) -> Option<Problem> {
         behind.iter().map(|standby| shown(standby.name.as_deref().unwrap_or("-")).into_owned()).collect();
     let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
     (!names.is_empty()).then(|| Problem {
+        name: Fault::NoSynchronousStandby,
         what: format!(
             "No commit waits for a standby ({}): a failover to one may lose acknowledged calls",
             names.join(", ")
@@ -93,6 +96,7 @@ fn held(heads: &[Head]) -> Vec<Problem> {
             several => (format!("heads of shards {}", several.join(", ")), "have"),
         };
         Problem {
+            name: Fault::HeadHeld,
             what: format!(
                 "The {which} {have} been held for {} by {}: nothing commits there",
                 seconds(held),
@@ -108,6 +112,7 @@ fn awaited(head: &Head) -> Option<Problem> {
     let longest = head.waiters.first()?;
     let waited = longest.state_ms.filter(|waited| *waited > WAITED_MS_MAX)?;
     Some(Problem {
+        name: Fault::HeadAwaited,
         what: format!(
             "The head of shard {} is awaited by {}; for longest, {}, {}",
             head.shard,
@@ -127,6 +132,7 @@ fn sessions(sessions: &Sessions) -> Vec<Problem> {
         let for_ms = silent.state_ms.unwrap_or(0);
         if for_ms > SILENT_MS_MAX {
             problems.push(Problem {
+                name: Fault::SilentSession,
                 what: format!("{} has been silent in a transaction for {}", who(silent), seconds(for_ms)),
                 todo: format!(
                     "Find out what it waits for, or end it: select pg_terminate_backend({}); a shell needs a commit",
@@ -140,6 +146,7 @@ fn sessions(sessions: &Sessions) -> Vec<Problem> {
         && open > OPEN_MS_MAX
     {
         problems.push(Problem {
+            name: Fault::OldTransaction,
             what: format!(
                 "{} has had a transaction open for {}: dead rows pile up meanwhile",
                 who(oldest),
@@ -151,6 +158,7 @@ fn sessions(sessions: &Sessions) -> Vec<Problem> {
     let Sessions { used, max, .. } = *sessions;
     if used * 100 > max * USED_PERCENT_MAX {
         problems.push(Problem {
+            name: Fault::Connections,
             what: format!("{used} of {max} connections are used"),
             todo: "Raise max_connections, lower --connections, or end who does not need them: servers that cannot \
                    connect answer STORE_UNAVAILABLE"
@@ -163,6 +171,7 @@ fn sessions(sessions: &Sessions) -> Vec<Problem> {
 fn table(table: &Table) -> Option<Problem> {
     let Table { name, rows, dead_rows, .. } = table;
     (*dead_rows > DEAD_ROWS_MAX && dead_rows * 2 > *rows).then(|| Problem {
+        name: Fault::DeadRows,
         what: format!("{name} has {dead_rows} dead rows beside {rows} live ones: autovacuum does not keep up"),
         todo: format!("Look for old transactions, then: vacuum (analyze) {name}"),
     })
@@ -170,6 +179,7 @@ fn table(table: &Table) -> Option<Problem> {
 
 fn file(file: &File) -> Option<Problem> {
     (file.wal_bytes > WAL_BYTES_MAX).then(|| Problem {
+        name: Fault::LargeLog,
         what: format!(
             "The write-ahead log has grown to {} MiB: something reads for long",
             file.wal_bytes / 1024 / 1024
@@ -180,13 +190,7 @@ fn file(file: &File) -> Option<Problem> {
 
 /// A session as an operator finds it.
 pub(super) fn who(session: &Session) -> String {
-    let texts = [&session.application, &session.client, &session.state, &session.statement];
-    let known: Vec<_> = texts.into_iter().filter_map(|text| text.as_deref()).map(shown).collect();
-    if known.is_empty() {
-        format!("pid {}", session.pid)
-    } else {
-        format!("pid {} ({})", session.pid, known.join(", "))
-    }
+    shown(&session.to_string()).into_owned()
 }
 
 /// A time in milliseconds, for people.

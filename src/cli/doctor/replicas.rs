@@ -4,10 +4,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::problems::{Problem, WAITED_MS_MAX, seconds};
+use super::problems::{WAITED_MS_MAX, seconds};
 use crate::cli::connect::Selected;
 use crate::cli::ending::Stop;
 use crate::cli::table::shown;
@@ -15,6 +16,7 @@ use crate::cli::time::time;
 use crate::domain::{Namespace, Time};
 use crate::memory::{SCARCE_PERCENT, TIGHT_PERCENT};
 use crate::store::Ledger;
+use crate::store::finding::{Fault, Finding as Problem};
 use crate::wire::cursor;
 use crate::wire::seal::Seals;
 use runledger_client::{Client, Failure, News, RunsWatch, ServerAddress, follow};
@@ -54,6 +56,23 @@ pub(super) struct Replica {
     pub(super) memory: Vec<MemoryPart>,
     /// The time when the replica last read the log to its end.
     pub(super) log_read_at: Option<Time>,
+    /// What its health services say; none of one that did not say.
+    pub(super) health: Health,
+    /// The reason why it does not serve, and for how long it has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_serving_because: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_serving_ms: Option<i64>,
+    /// The time since a commit of the replica last wrote.
+    pub(super) since_last_commit_ms: Option<i64>,
+}
+
+/// What a replica's health services say: whether it serves, and whether it may be sent calls.
+#[derive(Clone, Copy, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Health {
+    pub(super) serving: Option<bool>,
+    pub(super) ready: Option<bool>,
 }
 
 /// A shard's commands without an answer.
@@ -82,34 +101,41 @@ impl MemoryPart {
     }
 }
 
-/// Asks each replica of a ledger.
-pub(super) async fn ask(
-    servers: &[ServerAddress],
-    selected: &Selected,
-    wait_max: Duration,
-    ledger: Ledger,
-) -> Result<Vec<Replica>, Stop> {
-    let mut replicas = Vec::new();
-    let namespace = selected.access.namespace.as_deref().map_or_else(Namespace::only, Namespace::from);
-    for server in servers {
-        let answer = asked(selected.client_of(server)?, Instant::now() + wait_max, ledger, &namespace).await;
-        replicas.push(Replica::of(server, answer));
-    }
-    Ok(replicas)
+/// The answer of a replica.
+pub(super) struct Answer {
+    said: v1::GetReplicaResponse,
+    health: Health,
+    /// The cursor at which a watch begins now, if the replica gave one in time.
+    cursor: Option<String>,
 }
 
-/// A replica's state, and whether it serves this ledger. The first waits for nothing, and the other for the replica's
-/// store.
-async fn asked(
-    client: Client,
-    until: Instant,
-    ledger: Ledger,
-    namespace: &Namespace,
-) -> Result<(v1::GetReplicaResponse, Option<bool>), Failure> {
+/// Asks each replica, all at once: one that is silent keeps nobody waiting for the others.
+pub(super) async fn ask<'a>(
+    servers: &'a [ServerAddress],
+    selected: &Selected,
+    wait_max: Duration,
+) -> Result<Vec<(&'a ServerAddress, Result<Answer, Failure>)>, Stop> {
+    let until = Instant::now() + wait_max;
+    let clients = servers.iter().map(|server| Ok((server, selected.client_of(server)?)));
+    let clients = clients.collect::<Result<Vec<_>, Stop>>()?;
+    let asks = clients.into_iter().map(|(server, client)| async move { (server, asked(client, until).await) });
+    Ok(join_all(asks).await)
+}
+
+/// A replica's state and health, which wait for nothing, and a cursor, for which the replica waits for its store.
+async fn asked(client: Client, until: Instant) -> Result<Answer, Failure> {
     let said = client.replica(until).await?;
-    let cursor = if said.store.is_empty() { None } else { first_cursor(client, until).await };
-    let same_ledger = cursor.map(|cursor| cursor::epoch(&cursor, &Seals::of(ledger), namespace).is_some());
-    Ok((said, same_ledger))
+    let (serving, ready) = tokio::join!(client.health("", until), client.health("readiness", until));
+    let serves = |health: Result<runledger_client::Health, Failure>| match health {
+        Ok(runledger_client::Health::Serving) => Some(true),
+        Ok(runledger_client::Health::NotServing) => Some(false),
+        Ok(runledger_client::Health::Unknown) | Err(_) => None,
+    };
+    let health = Health { serving: serves(serving), ready: serves(ready) };
+    // Of a replica that does not serve, none is to be had: nobody waits for it until the time is over.
+    let is_well = !said.store.is_empty() && health.serving != Some(false);
+    let cursor = if is_well { first_cursor(client, until).await } else { None };
+    Ok(Answer { said, health, cursor })
 }
 
 /// The cursor at which a watch begins now: only the ledger that gave it out knows it.
@@ -128,18 +154,30 @@ async fn first_cursor(client: Client, until: Instant) -> Option<String> {
 }
 
 impl Replica {
-    fn of(server: &ServerAddress, answer: Result<(v1::GetReplicaResponse, Option<bool>), Failure>) -> Self {
-        let (said, same_ledger, silent, refuses) = match answer {
-            Ok((said, same_ledger)) => (said, same_ledger, None, false),
+    /// `ledger`: the one that the doctor reads, if it can.
+    pub(super) fn of(
+        server: &ServerAddress,
+        answer: Result<Answer, Failure>,
+        ledger: Option<Ledger>,
+        namespace: &Namespace,
+    ) -> Self {
+        let (answer, silent, refuses) = match answer {
+            Ok(answer) => (answer, None, false),
             Err(failure) => {
                 let refuses = failure.is_unauthenticated() || failure.is_denied();
-                (v1::GetReplicaResponse::default(), None, Some(shown(&failure.to_string()).into_owned()), refuses)
+                let nothing = Answer { said: <_>::default(), health: Health::default(), cursor: None };
+                (nothing, Some(shown(&failure.to_string()).into_owned()), refuses)
             }
         };
-        let queues = said.queues.into_iter().map(|queue| {
-            let oldest = queue.oldest.and_then(|oldest| Duration::try_from(oldest).ok());
-            let oldest_ms = oldest.map(|oldest| i64::try_from(oldest.as_millis()).unwrap_or(i64::MAX));
-            Queue { shard: queue.shard, commands: queue.commands, oldest_ms }
+        let Answer { said, health, cursor } = answer;
+        // Only the ledger that gave a cursor out knows it.
+        let same_ledger =
+            ledger.zip(cursor).map(|(ledger, cursor)| cursor::epoch(&cursor, &Seals::of(ledger), namespace).is_some());
+        let because = shown(&said.not_serving_because).into_owned();
+        let queues = said.queues.into_iter().map(|queue| Queue {
+            shard: queue.shard,
+            commands: queue.commands,
+            oldest_ms: milliseconds(queue.oldest),
         });
         Self {
             server: server.to_string(),
@@ -163,6 +201,10 @@ impl Replica {
             memory_limit_bytes: said.memory_limit_bytes,
             memory: said.memory.into_iter().map(MemoryPart::of).collect(),
             log_read_at: time(said.log_read_at.as_ref()),
+            health,
+            not_serving_because: Some(because).filter(|because| !because.is_empty()),
+            not_serving_ms: milliseconds(said.not_serving_for),
+            since_last_commit_ms: milliseconds(said.since_last_commit),
         }
     }
 
@@ -177,6 +219,7 @@ impl Replica {
         if let Some(why) = &self.silent {
             if self.refuses {
                 return Some(Problem {
+                    name: Fault::ReplicaRefuses,
                     what: format!("{server} does not tell this caller how it is: {}", why.trim_end_matches('.')),
                     todo: "Give a --token-file or a certificate that has the role operator or admin in namespaces = \
                            [\"*\"]"
@@ -184,21 +227,27 @@ impl Replica {
                 });
             }
             return Some(Problem {
+                name: Fault::ReplicaSilent,
                 what: if why.starts_with(server) { why.clone() } else { format!("{server} does not answer: {why}") },
                 todo: "Look at its log, and whether it runs at all".to_owned(),
             });
         }
         if self.store.is_empty() {
             return Some(Problem {
+                name: Fault::ReplicaOpening,
                 what: format!("{server} has not opened its store yet"),
                 todo: "Its log says what it waits for".to_owned(),
             });
         }
         if self.same_ledger == Some(false) {
             return Some(Problem {
+                name: Fault::ReplicaOfAnotherLedger,
                 what: format!("{server} serves another ledger than the one that is looked at here"),
                 todo: "Give --store as that server has it, or the --server of a replica of this ledger".to_owned(),
             });
+        }
+        if self.health.serving == Some(false) || self.not_serving_because.is_some() {
+            return Some(self.does_not_serve());
         }
         if self.memory_limit_bytes > 0 && self.resident_bytes * 100 >= self.memory_limit_bytes * TIGHT_PERCENT {
             let is_scarce = self.resident_bytes * 100 >= self.memory_limit_bytes * SCARCE_PERCENT;
@@ -208,6 +257,7 @@ impl Replica {
                 "new watches are refused, and writes next"
             };
             return Some(Problem {
+                name: Fault::ReplicaMemory,
                 what: format!("{server} has little memory left: {refused}"),
                 todo: "See below which part takes it, and give the process more, or some of its callers to another one"
                     .to_owned(),
@@ -215,8 +265,33 @@ impl Replica {
         }
         let (shard, waited) = self.oldest().filter(|(_, waited)| *waited > WAITED_MS_MAX)?;
         Some(Problem {
+            name: Fault::CommandWaits,
             what: format!("A command for shard {shard} has waited at {server} for {}", seconds(waited)),
             todo: "Look at who holds the head of that shard; if nobody does, the store is slow or away".to_owned(),
         })
     }
+
+    fn does_not_serve(&self) -> Problem {
+        let Self { server, not_serving_because, not_serving_ms, since_last_commit_ms, .. } = self;
+        let lasts = not_serving_ms.map(|ms| format!(" for {}", seconds(ms))).unwrap_or_default();
+        let because = not_serving_because.as_ref().map(|because| format!(": {because}")).unwrap_or_default();
+        let last = since_last_commit_ms.map_or_else(
+            || "no commit has worked since it began".to_owned(),
+            |ms| format!("the last commit that worked was {} ago", seconds(ms)),
+        );
+        Problem {
+            name: Fault::NotServing,
+            what: format!("{server} says that it has not been serving{lasts}{because}; {last}"),
+            todo: "Mend what it says of its store: it tries a write each second, and serves again by itself".to_owned(),
+        }
+    }
+}
+
+/// A duration of a message, where it is one.
+fn milliseconds<D>(duration: Option<D>) -> Option<i64>
+where
+    Duration: TryFrom<D>,
+{
+    let duration = Duration::try_from(duration?).ok()?;
+    Some(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }

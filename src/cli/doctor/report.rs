@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::problems::{Problem, problems, warnings};
+use super::problems::{problems, warnings};
 use super::replicas::Replica;
 use crate::domain::{LedgerEpoch, Namespace, RunId, RunKey, Status, Time};
+use crate::store::finding::Finding as Problem;
 use crate::store::inspect::{Condition, OldRun};
 use crate::store::migrations::RELEASE;
 use crate::store::{Description, Ledger};
@@ -24,11 +25,12 @@ pub(super) struct Report {
     pub(super) location: String,
     /// How the doctor's own connection to a server is protected.
     pub(super) connection: Option<String>,
-    pub(super) ledger_id: String,
-    pub(super) epoch: LedgerEpoch,
+    /// None where the ledger could not be opened; so with all that follows.
+    pub(super) ledger_id: Option<String>,
+    pub(super) epoch: Option<LedgerEpoch>,
     /// The minute in which the ledger was last seen to be restored or failed over.
     pub(super) epoch_began: Option<String>,
-    pub(super) shards: u16,
+    pub(super) shards: Option<u16>,
     /// The reason why a crash may lose an acknowledged call.
     pub(super) not_durable: Option<String>,
     /// Runs that are not terminal, by status.
@@ -36,8 +38,9 @@ pub(super) struct Report {
     pub(super) oldest_active: Vec<Active>,
     /// The replicas that the doctor was told of.
     pub(super) replicas: Vec<Replica>,
+    /// None where it could not be read: a problem says why.
     #[serde(flatten)]
-    pub(super) condition: Condition,
+    pub(super) condition: Option<Condition>,
 }
 
 #[derive(Serialize)]
@@ -66,36 +69,49 @@ impl Active {
     }
 }
 
+/// What was seen of a store.
+pub(super) struct Seen {
+    pub(super) description: Description,
+    /// The faults that were found without a look at the tables, or instead of it.
+    pub(super) findings: Vec<Problem>,
+    pub(super) ledger: Option<Ledger>,
+    pub(super) condition: Option<Condition>,
+}
+
 impl Report {
-    pub(super) fn of(
-        description: Description,
-        ledger: Ledger,
-        mut condition: Condition,
-        replicas: Vec<Replica>,
-    ) -> Self {
-        let mut problems = problems(&description, &condition);
+    pub(super) fn of(seen: Seen, replicas: Vec<Replica>) -> Self {
+        let Seen { description, findings: mut problems, ledger, mut condition } = seen;
+        problems.extend(judged(&description, condition.as_ref()));
         problems.extend(replicas.iter().filter_map(Replica::problem));
-        let active = std::mem::take(&mut condition.active).into_iter();
-        let oldest = std::mem::take(&mut condition.oldest).into_iter();
+        let warnings = condition.as_ref().map(warnings).unwrap_or_default();
+        let taken = condition
+            .as_mut()
+            .map(|condition| (std::mem::take(&mut condition.active), std::mem::take(&mut condition.oldest)));
+        let (active, oldest) = taken.unwrap_or_default();
+        let epoch = ledger.map(|ledger| ledger.epoch);
         Self {
             healthy: problems.is_empty(),
             problems,
-            warnings: warnings(&condition),
+            warnings,
             release: RELEASE,
             store: description.kind,
             location: description.location,
             connection: description.connection,
-            ledger_id: ledger.id.to_string(),
-            epoch: ledger.epoch,
-            epoch_began: (ledger.epoch > LedgerEpoch::FIRST).then(|| ledger.epoch_began()),
-            shards: ledger.shard_count,
+            ledger_id: ledger.map(|ledger| ledger.id.to_string()),
+            epoch,
+            epoch_began: ledger.filter(|ledger| ledger.epoch > LedgerEpoch::FIRST).map(|ledger| ledger.epoch_began()),
+            shards: ledger.map(|ledger| ledger.shard_count),
             not_durable: description.not_durable,
-            active: active.map(|(status, runs)| (name(status), runs)).collect(),
-            oldest_active: oldest.map(Active::from).collect(),
+            active: active.into_iter().map(|(status, runs)| (name(status), runs)).collect(),
+            oldest_active: oldest.into_iter().map(Active::from).collect(),
             replicas,
             condition,
         }
     }
+}
+
+fn judged(description: &Description, condition: Option<&Condition>) -> Vec<Problem> {
+    condition.map(|condition| problems(description, condition)).unwrap_or_default()
 }
 
 impl From<OldRun> for Active {

@@ -9,7 +9,7 @@ use super::replicas::Replica;
 use super::report::Report;
 use crate::cli::table::shown;
 use crate::domain::Time;
-use crate::store::inspect::{File, Head, Sessions, Table};
+use crate::store::inspect::{Condition, File, Head, Sessions, Table};
 
 pub(super) fn text(report: &Report) -> String {
     let mut text = String::new();
@@ -18,7 +18,6 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 fn write(out: &mut String, report: &Report) -> fmt::Result {
-    let condition = &report.condition;
     writeln!(out, "{}", if report.healthy { "HEALTHY" } else { "NOT HEALTHY" })?;
     for problem in &report.problems {
         writeln!(out, "PROBLEM  {}.\n         {}.", problem.what, problem.todo)?;
@@ -27,12 +26,33 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
         writeln!(out, "WARNING  {}.\n         {}.", warning.what, warning.todo)?;
     }
     writeln!(out)?;
+    match &report.condition {
+        Some(condition) => ledger(out, report, condition)?,
+        None => writeln!(out, "store    {}", report.location)?,
+    }
+    for replica in report.replicas.iter().filter(|replica| replica.silent.is_none()) {
+        one_replica(out, replica)?;
+    }
+    let Some(condition) = &report.condition else { return Ok(()) };
+    if let Some(seen) = &condition.sessions {
+        sessions(out, seen)?;
+    }
+    active(out, report, condition.now)?;
+    if !condition.tables.is_empty() {
+        tables(out, &condition.tables)?;
+    }
+    condition.file.as_ref().map_or(Ok(()), |found| file(out, found))
+}
+
+fn ledger(out: &mut String, report: &Report, condition: &Condition) -> fmt::Result {
     let server = condition.server_version.as_ref().map(|version| format!(", PostgreSQL {version}"));
     writeln!(out, "store    {}{}", report.location, server.unwrap_or_default())?;
     if let Some(connection) = &report.connection {
         writeln!(out, "         {connection}")?;
     }
-    writeln!(out, "ledger   {}, epoch {}, created {}", report.ledger_id, report.epoch, condition.created_at)?;
+    if let (Some(id), Some(epoch)) = (&report.ledger_id, report.epoch) {
+        writeln!(out, "ledger   {id}, epoch {epoch}, created {}", condition.created_at)?;
+    }
     if let Some(began) = &report.epoch_began {
         writeln!(out, "         restored or failed over, last in {began}")?;
     }
@@ -42,18 +62,7 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
         condition.migration, condition.schema_release, condition.min_release, report.release
     )?;
     writeln!(out, "durable  {}", report.not_durable.as_deref().unwrap_or("yes"))?;
-    heads(out, &condition.heads, condition.now)?;
-    for replica in report.replicas.iter().filter(|replica| replica.silent.is_none()) {
-        one_replica(out, replica)?;
-    }
-    if let Some(seen) = &condition.sessions {
-        sessions(out, seen)?;
-    }
-    active(out, report, condition.now)?;
-    if !condition.tables.is_empty() {
-        tables(out, &condition.tables)?;
-    }
-    condition.file.as_ref().map_or(Ok(()), |found| file(out, found))
+    heads(out, &condition.heads, condition.now)
 }
 
 fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {
@@ -78,6 +87,15 @@ fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
     writeln!(out, "\nREPLICA  {server}, release {}, on {}", shown(release), shown(store))?;
     let commands: u64 = replica.queues.iter().map(|queue| queue.commands).sum();
     let oldest = replica.oldest().map(|(shard, ms)| format!(", the oldest for {} (shard {shard})", seconds(ms)));
+    let serves = match (replica.health.serving, replica.health.ready) {
+        (Some(true), Some(true)) => "serving and ready",
+        (Some(true), _) => "serving, and not ready",
+        (Some(false), Some(true)) => "NOT SERVING, and still ready",
+        (Some(false), _) => "NOT SERVING, and not ready",
+        (None, _) => "not said",
+    };
+    let last = replica.since_last_commit_ms.map(|ms| format!("; last commit: {} ago", seconds(ms)));
+    writeln!(out, "  health: {serves}{}", last.unwrap_or_default())?;
     writeln!(out, "  commands without an answer: {}{}", HumanCount(commands), oldest.unwrap_or_default())?;
     let kept = HumanBytes(replica.recent_changes_bytes);
     writeln!(
@@ -136,7 +154,9 @@ fn active(out: &mut String, report: &Report, now: Time) -> fmt::Result {
         let agent = shown(run.agent_id.as_deref().unwrap_or("-"));
         let waits = run.waits();
         let waits = shown(&waits);
-        writeln!(out, "  {:>9}  {:<8} {}  {agent}{waits}", since(run.started_at, now), run.status, run.run_id)?;
+        let began = since(run.started_at, now);
+        let key = format!("{}/{}", run.namespace, run.run_id);
+        writeln!(out, "  {began:>9}  {:<8} {}  {agent}{waits}", run.status, shown(&key))?;
     }
     Ok(())
 }
@@ -164,9 +184,15 @@ fn tables(out: &mut String, tables: &[Table]) -> fmt::Result {
 }
 
 fn file(out: &mut String, file: &File) -> fmt::Result {
-    let File { bytes, wal_bytes, free_bytes } = *file;
+    let File { bytes, wal_bytes, free_bytes, available_bytes, volume_bytes } = *file;
     let (bytes, wal, free) = (HumanBytes(bytes), HumanBytes(wal_bytes), HumanBytes(free_bytes));
-    writeln!(out, "\nFILE  {bytes}, of which {free} are free; write-ahead log {wal}")
+    writeln!(out, "\nFILE  {bytes}, of which {free} are free; write-ahead log {wal}")?;
+    match available_bytes.zip(volume_bytes) {
+        Some((available, volume)) => {
+            writeln!(out, "file system: {} of {} are free", HumanBytes(available), HumanBytes(volume))
+        }
+        None => Ok(()),
+    }
 }
 
 fn since(at: Time, now: Time) -> String {

@@ -18,11 +18,12 @@ use rusqlite::Connection;
 
 use super::connections::Connections;
 use super::upkeep::retention;
-use super::{changes, errors, migrate, open, read, rows, whole};
+use super::{changes, diagnosis, errors, migrate, open, read, rows, whole};
 use crate::clock::Clock;
 use crate::domain::ids::shard_of;
 use crate::domain::{ContentRow, ContentTable, Event, Namespace, Position, Positions, Revision, RunKey, Shard, Time};
 use crate::store::contents::Beside;
+use crate::store::finding::Diagnosis;
 use crate::store::inspect::{
     BesideRow, Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
 };
@@ -69,6 +70,17 @@ impl SqliteInspect {
             Ok(Self { opened: Mutex::new(opened), clock, ledger, path })
         })
         .await
+    }
+
+    /// What can be told of a file's faults before it is opened.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub async fn diagnose(path: PathBuf) -> Result<Diagnosis, OpenError> {
+        let path = open::absolute(&path)?;
+        let location = path.display().to_string();
+        errors::opening(&location, move || diagnosis::diagnose(&path)).await
     }
 
     /// Runs a job on a connection. Where the file was opened as one that nobody writes, the result counts only if
@@ -297,7 +309,8 @@ impl Inspect for SqliteInspect {
 
     async fn condition(&self) -> Result<Condition, StoreError> {
         let (shard_count, now, wal) = (self.ledger.shard_count, self.clock.now(), wal_bytes(&self.path).unwrap_or(0));
-        self.read(move |connection| condition::condition(connection, shard_count, now, wal)).await
+        let space = diagnosis::space(&self.path);
+        self.read(move |connection| condition::condition(connection, shard_count, now, (wal, space))).await
     }
 }
 

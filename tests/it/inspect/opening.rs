@@ -11,6 +11,11 @@ use crate::process::server::{Server, run};
 
 const COMMANDS: [&str; 3] = ["verify", "export", "doctor"];
 
+/// The exit code of a command on a ledger that is there and cannot be opened: that is what the doctor is asked for.
+fn refused(command: &str) -> i32 {
+    if command == "doctor" { 1 } else { 3 }
+}
+
 on_both_stores! {
     an_empty_database_is_not_made_a_ledger
     a_newer_release_is_named
@@ -36,7 +41,7 @@ async fn a_newer_release_is_named(ledger: Ledger) {
     ledger.data.sql("update ledger set min_release = '98.7.6'").await;
     for command in COMMANDS {
         let (code, said) = ledger.run(&[command]).await;
-        assert_eq!((code, said.contains("wants Runledger 98.7.6 or later")), (3, true), "{said}");
+        assert_eq!((code, said.contains("wants Runledger 98.7.6 or later")), (refused(command), true), "{said}");
     }
 }
 
@@ -55,7 +60,8 @@ async fn a_file_that_is_missing_is_not_made() {
 async fn a_database_server_that_is_not_there_is_unreachable_and_its_password_is_not_shown() {
     for command in COMMANDS {
         let (code, said) = run(&[command, "--store", "postgres://u:s3cret@127.0.0.1:1/runs"]).await;
-        assert_eq!((code, said.contains("does not answer"), said.contains("s3cret")), (3, true, false), "{said}");
+        let seen = (code, said.contains("does not answer"), said.contains("s3cret"));
+        assert_eq!(seen, (refused(command), true, false), "{said}");
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) fn condition(
     connection: &mut Connection,
     shard_count: u16,
     now: Time,
-    wal_bytes: u64,
+    (wal_bytes, space): (u64, Option<(u64, u64)>),
 ) -> Result<Condition, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let positions = ends::ends(&snapshot, shard_count)?;
@@ -41,6 +41,8 @@ pub(super) fn condition(
         bytes: pragma("page_count")? * page_bytes,
         wal_bytes,
         free_bytes: pragma("freelist_count")? * page_bytes,
+        available_bytes: space.map(|(available, _)| available),
+        volume_bytes: space.map(|(_, volume)| volume),
     };
     Ok(Condition {
         now,
