@@ -10,7 +10,7 @@ mod load;
 mod namespaces;
 mod optimistic;
 mod outcome;
-mod redact;
+pub(super) mod redact;
 pub(super) mod settle;
 pub(super) mod statements;
 pub(super) mod write;

@@ -51,6 +51,9 @@ insert into lifecycles (namespace, name, version, at, principal, source, declara
 values ($1, $2, $3, clock_timestamp(), $4, $5, $6, $7)
 returning version";
 
+/// What is tried of these when the store is opened.
+pub(super) const TRIED: [&str; 4] = [LOCK, HOLD, FACTS, PUT];
+
 /// What says the same as the newest version is unchanged, and waits for nobody. Of others each process puts one at a
 /// time: more would wait for one another in sessions that commits need.
 pub(super) async fn put(

@@ -76,6 +76,10 @@ select $1, v.shard, v.position from unnest($2::smallint[], $3::bigint[]) as v (s
 on conflict (namespace, shard) do update set position = greatest(e.position, excluded.position)
 returning shard";
 
+/// What is tried of these when the store is opened.
+pub(super) const TRIED: [&str; 9] =
+    [NAMED, FACTS, LOCK_HEADS, RENEW_HEADS, LOCK, CREATE, UPDATE, DELETE, NOTE_EXPORTED];
+
 pub(super) async fn note_exported(sessions: &Sessions, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
     let (shards, positions): (Vec<i16>, Vec<i64>) =
         (0_i16..).zip(upto.iter().map(|position| bigint(*position))).unzip();

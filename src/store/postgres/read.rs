@@ -74,6 +74,9 @@ order by revision";
 const PING: &str = "-- read.ping
 select min_release from ledger where singleton";
 
+/// What is tried of these when the store is opened.
+pub(super) const TRIED: [&str; 5] = [RUN, RUNS_AT, REVISIONS_AS_OF, RUN_EVENTS, PING];
+
 /// Runs a read on a session and gives it back when it went well. After an error that spares the session, it is
 /// [lent on](super::sessions::Sessions::read) when it is idle: the read may have sent further statements.
 pub(super) async fn reading<T, F>(sessions: &Sessions, read: impl FnOnce(Session) -> F) -> Result<T, StoreError>

@@ -19,6 +19,9 @@ select
     (select most_common_freqs from pg_stats
         where schemaname = current_schema() and tablename = 'runs' and attname = 'status') as shares";
 
+/// What is tried of these when the store is opened.
+pub(super) const TRIED: [&str; 1] = [STATISTICS];
+
 pub(super) async fn read(sessions: &Sessions) -> Result<Statistics, StoreError> {
     let rows = read::rows(sessions, STATISTICS, &[]).await?;
     Ok(rows.first().map(told).unwrap_or_default())

@@ -104,6 +104,9 @@ where b.namespace = $2 and b.shard = $1"
 const SAY_NOTHING: &str = "-- redact.progress
 update leases set progress_message = '' where shard = $1 and namespace = $2 and run_id = $3 and progress_message <> ''";
 
+/// What is tried of these when the store is opened.
+pub(in crate::store::postgres) const TRIED: [&str; 5] = [READ, REWRITE, FORGET, LINKS, SAY_NOTHING];
+
 /// Takes out of the log, and of the progress, what a redaction names, for each redaction among these events.
 pub(super) async fn rewrite(
     session: &Session,

@@ -23,6 +23,9 @@ select exists (select from run_events where shard = $1 and position >= $2 and co
            as applied,
        clock_timestamp() as now";
 
+/// What is tried of these when the store is opened.
+pub(in crate::store::postgres) const TRIED: [&str; 1] = [COMMITTED];
+
 /// Waits for the shard's head, and so for the end of the old transaction, before it looks: an earlier look would find
 /// nothing while that transaction is still on its way to commit. An optimistic commit may not even have reached the
 /// database yet: settling waits until the commit is too old to write anything.

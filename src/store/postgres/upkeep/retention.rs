@@ -137,6 +137,10 @@ select shard, position from purged where namespace = $1";
 const EXPORTED: &str = "-- retention.exported
 select shard, position from exported where namespace = $1";
 
+/// What is tried of these when the store is opened.
+pub(in crate::store::postgres) const TRIED: [&str; 8] =
+    [WALKED, NEXT, NEXT_OF, WALK, WALK_OF, PURGE, FORGOTTEN, EXPORTED];
+
 pub(in crate::store::postgres) async fn forgotten(
     sessions: &Sessions,
     namespace: &Namespace,

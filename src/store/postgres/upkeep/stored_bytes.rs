@@ -51,6 +51,9 @@ where b.namespace = m.namespace and b.shard = m.shard
 returning m.events"
 );
 
+/// What is tried of these when the store is opened.
+pub(in crate::store::postgres) const TRIED: [&str; 2] = [BEGIN, MEASURE];
+
 /// Measures what came since it was measured last, and tells whether there may be more.
 pub(in crate::store::postgres) async fn measure(sessions: &Sessions) -> Result<bool, StoreError> {
     writing(sessions, BEGIN, &[]).await?;
