@@ -102,9 +102,8 @@ impl Finding {
     /// The fault that keeps a ledger which is there from being opened; none where there is no ledger at all.
     #[must_use]
     pub fn of(error: &OpenError) -> Option<Self> {
-        let found = |name, what: String, todo: &str| Some(Self { name, what, todo: todo.to_owned() });
-        let sentences = |name, what: &String, todo: &str| {
-            let mut finding = Self { name, what: what.clone(), todo: todo.to_owned() };
+        let found = |name, what: String, todo: &str| {
+            let mut finding = Self { name, what, todo: todo.to_owned() };
             finding.begin_with_capitals();
             Some(finding)
         };
@@ -114,8 +113,8 @@ impl Finding {
                 crate::telemetry::chain(error),
                 "Look whether the database server runs, and whether this machine reaches it",
             ),
-            OpenError::Held { what, todo, .. } => sentences(Fault::TableHeld, what, todo),
-            OpenError::Unfit { fault, what, todo, .. } => sentences(*fault, what, todo),
+            OpenError::Held { what, todo, .. } => found(Fault::TableHeld, what.clone(), todo),
+            OpenError::Unfit { fault, what, todo, .. } => found(*fault, what.clone(), todo),
             OpenError::NeedsNewerRelease { .. } => found(
                 Fault::Outgrown,
                 error.to_string(),

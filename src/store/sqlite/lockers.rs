@@ -69,7 +69,7 @@ impl Lock {
         let mut parts = file.split(':');
         let (major, minor) = (hex(parts.next()?)?, hex(parts.next()?)?);
         let inode = parts.next()?.parse().ok()?;
-        let device = (major & 0xfff) << 8 | (minor & 0xff) | (minor & 0xf_ff00) << 12;
+        let device = ((major & 0xfff) << 8) | (minor & 0xff) | ((minor & 0xf_ff00) << 12);
         let last = if *last == "EOF" { u64::MAX } else { last.parse().ok()? };
         Some(Self { pid: pid.parse().ok()?, file: (device, inode), first: first.parse().ok()?, last })
     }
