@@ -18,8 +18,9 @@ use crate::store::inspect::Session;
 use crate::store::{OpenError, StoreError};
 
 /// Holders of a table of the ledger, or who wait for one and keep all later ones waiting; then whoever keeps a session
-/// of this role and this program's name waiting, for whatever it is: at the end of each chain of waits. A pid of 0 is a
-/// prepared transaction's. A migration of this program is known by its advisory lock, and is nobody to complain of.
+/// of this role and this program's name waiting, for whatever it is, and for longer than a commit waits for another one:
+/// at the end of each chain of waits. A pid of 0 is a prepared transaction's. A migration of this program is known by its
+/// advisory lock, and is nobody to complain of.
 const HOLDERS: &str = "-- blocked.holders
 with recursive of_tables as materialized (
     select coalesce(l.pid, 0) as pid, t.name as \"table\", l.mode, l.granted, l.virtualtransaction
@@ -31,6 +32,7 @@ waits (pid) as (
     select a.pid
     from pg_catalog.pg_stat_activity a
     where a.datname = pg_catalog.current_database() and a.wait_event_type = 'Lock'
+      and a.query_start < clock_timestamp() - interval '900 ms'
       and a.usename = current_user and a.application_name = pg_catalog.current_setting('application_name')
     union
     select pid from of_tables where not granted

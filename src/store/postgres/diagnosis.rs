@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
 use super::alone::Alone;
@@ -17,6 +17,9 @@ use crate::store::{OpenError, StoreError};
 /// The time that a server has for its first answer. Later ones are waited for longer: a server that is far away answers
 /// late, and not never.
 const FIRST_ANSWER_MAX: Duration = Duration::from_millis(2_500);
+
+/// The time for which somebody may hold a table without being named.
+const HELD_FOR: Duration = Duration::from_millis(500);
 
 const SERVER: &str = "-- diagnosis.server
 select pg_catalog.pg_is_in_recovery() as standby, pg_catalog.to_regclass('ledger') is not null as found";
@@ -38,7 +41,12 @@ async fn look(client: &Client, location: &str, own: i32) -> Result<Diagnosis, Op
     let (standby, is_there): (bool, bool) =
         (server.get("standby").map_err(reading)?, server.get("found").map_err(reading)?);
     let mut findings = Vec::new();
-    let held = blocked::holders(client, Purpose::Writing, &[own]).await.map_err(reading)?;
+    let mut held = blocked::holders(client, Purpose::Writing, &[own]).await.map_err(reading)?;
+    if !held.is_empty() {
+        // Vacuum and migrations hold a table for a moment.
+        sleep(HELD_FOR).await;
+        held = blocked::holders(client, Purpose::Writing, &[own]).await.map_err(reading)?;
+    }
     // Whoever holds rows keeps no reader waiting.
     let readers = blocked::holders(client, Purpose::Reading, &[own]).await.map_err(reading)?;
     let is_held = readers.iter().any(blocked::Holder::is_of_a_table);
