@@ -39,6 +39,10 @@
 //!   than its shard's last, and each is later than every event of any shard that was acknowledged before its call was
 //!   sent. A commit that was decided before the head was taken bears the time that this process took for the store's,
 //!   which the store checks: at most 5 ms ahead of it, and less than a second behind.
+//! - A store is taken only where a ledger works in it: its encoding, every part of its schema, and what others hung on its
+//!   tables are looked at when it is opened, and each kind of statement is planned once. A fault has a name
+//!   ([`store::finding`]), by which `serve` refuses and the doctor tells. Who holds what is asked of the catalogue, on a
+//!   connection that waits for no table.
 //! - On SQLite the ledger is one file with one name, and its log. When a name comes to mean another file, the outcome
 //!   of open commits stays unknown, no more commits are acknowledged, and the service stops.
 //! - A run at rest has no row in `leases`, and one in `suspended`; a commit that ends the run or lets it go on deletes

@@ -120,6 +120,11 @@ impl Finding {
                 error.to_string(),
                 "Use a binary of that release: a replica of an older one makes no more commits",
             ),
+            OpenError::Elsewhere { .. } => found(
+                Fault::OtherLedger,
+                error.to_string(),
+                "Name the schema of the ledger that is meant: nothing was made in this one",
+            ),
             OpenError::NeedsMigration { found: 0, .. } => None,
             OpenError::NeedsMigration { .. } => {
                 found(Fault::NeedsMigration, error.to_string(), "Nothing is served on it until it is migrated")
