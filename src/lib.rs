@@ -111,6 +111,8 @@
 //!   costs the question alone. The trace of a call is kept with its event.
 //! - A setting is said once, by its flag: what it means, its default, the values that it takes. A file and the
 //!   environment name the same settings, and the reference is made of them.
+//! - A text that says a time, a duration, a size or a number is read by [`text`], wherever it stands: wholly, or it is
+//!   refused. An empty text of a flag or a file is never taken for none; an empty variable is none.
 //! - The principal of an event is the server's own finding. A caller that is confined to its agents writes no run of
 //!   others: [`domain::decide`] refuses it, whatever the call.
 //!
@@ -356,5 +358,6 @@ pub mod share;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;
+pub mod text;
 pub mod tls;
 pub mod wire;

@@ -12,7 +12,8 @@ use source::{Used, uses};
 /// circle. A module without a row is a breach: think where it belongs.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
-    ("declaration", &["domain"]),
+    ("text", &["domain"]),
+    ("declaration", &["domain", "text"]),
     ("clock", &["domain"]),
     ("telemetry", &["clock", "domain"]),
     ("supervise", &["telemetry"]),
@@ -27,10 +28,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("reads", &["domain", "store", "supervise"]),
     ("namespaces", &["domain", "store"]),
     ("retention", &["domain", "store", "telemetry"]),
-    ("auth", &["clock", "domain", "share", "supervise", "telemetry"]),
+    ("auth", &["clock", "domain", "share", "supervise", "telemetry", "text"]),
     ("wire", &["auth", "clock", "declaration", "domain", "feed", "store", "telemetry"]),
     ("tls", &["clock", "domain", "supervise", "telemetry"]),
-    ("config", &["auth", "domain", "store", "telemetry", "tls"]),
+    ("config", &["auth", "domain", "store", "telemetry", "text", "tls"]),
     (
         "authority",
         &[
@@ -116,6 +117,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "supervise",
             "telemetry",
+            "text",
             "wire",
         ],
     ),

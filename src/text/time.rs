@@ -1,0 +1,168 @@
+//! Times: a moment with its offset, a date, or how long ago.
+
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+use super::duration;
+use crate::domain::Time;
+
+/// The forms of a time, as errors say them.
+const EXPECTED: &str = "expected a time, such as 2026-01-31T10:00:00Z, a date, or how long ago, such as 90m or 7d";
+
+/// A moment in RFC 3339, with its offset. It is not finer than a microsecond, which is the finest that is kept.
+///
+/// # Errors
+///
+/// What to write instead.
+pub fn time(text: &str) -> Result<Time, String> {
+    let clock = clock_of(text).ok_or("expected a time such as 2026-01-31T10:00:00Z")?;
+    if text.contains('[') {
+        return Err(
+            "expected a time with its offset and no name of a zone, such as 2026-01-31T10:00:00+01:00".to_owned()
+        );
+    }
+    if !clock.contains(['Z', 'z', '+', '-']) {
+        let told = format!("{}T{clock}", &text[..10]);
+        if !told.bytes().all(|byte| byte.is_ascii_digit() || b"-:.T".contains(&byte)) {
+            return Err("expected a time such as 2026-01-31T10:00:00Z".to_owned());
+        }
+        let advice = format!("{told}Z is the one in UTC, {told}+01:00 one that is an hour ahead");
+        return Err(format!("the time has no offset: {advice}"));
+    }
+    let fraction = clock.split_once('.').map_or("", |(_, fraction)| fraction);
+    let digits = fraction.len() - fraction.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+    if fraction[..digits].bytes().skip(6).any(|digit| digit != b'0') {
+        return Err("expected a time that is not finer than a microsecond".to_owned());
+    }
+    // A 60th second would be taken for the 59th.
+    let seconds = clock.get(6..8).filter(|_| clock.as_bytes().get(5) == Some(&b':'));
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"-:.+TtZz ".contains(&byte));
+    let time = if is_plain && seconds != Some("60") { text.parse::<Timestamp>().ok() } else { None };
+    let time = time.ok_or("expected a time such as 2026-01-31T10:00:00Z")?;
+    Ok(Time::from_micros(time.as_microsecond()))
+}
+
+/// The part of a text behind a date of ten characters and what parts it from a time of day.
+fn clock_of(text: &str) -> Option<&str> {
+    let date = text.get(..10).filter(|date| is_date(date))?;
+    text[date.len()..].strip_prefix(['T', 't', ' '])
+}
+
+/// Whether a text has the form `2026-01-31`.
+fn is_date(text: &str) -> bool {
+    let form = |(at, byte): (usize, u8)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() };
+    text.len() == 10 && text.bytes().enumerate().all(form)
+}
+
+/// A time, or how long ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// A moment.
+    At(Time),
+    /// In microseconds.
+    Ago(i64),
+}
+
+impl When {
+    /// The moment that is meant, at another one.
+    #[must_use]
+    pub fn from(self, now: Time) -> Time {
+        match self {
+            Self::At(time) => time,
+            Self::Ago(micros) => Time::from_micros(now.micros().saturating_sub(micros)),
+        }
+    }
+}
+
+impl FromStr for When {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if is_date(text) {
+            let date: Date = text.parse().map_err(|_| EXPECTED)?;
+            let midnight = date.to_zoned(TimeZone::UTC).map_err(|_| EXPECTED)?;
+            return Ok(Self::At(Time::from_micros(midnight.timestamp().as_microsecond())));
+        }
+        if clock_of(text).is_some() {
+            return time(text).map(Self::At);
+        }
+        let ago = duration(text).map_err(|_| EXPECTED)?;
+        i64::try_from(ago.as_micros()).map(Self::Ago).map_err(|_| EXPECTED.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_as_a_time_a_date_or_how_long_ago() {
+        let noon = Time::from_micros(1_764_072_000_000_000);
+        let at = |text: &str| text.parse::<When>().unwrap().from(noon).to_string();
+        assert_eq!(at("2025-11-24T16:00:00.1234Z"), "2025-11-24T16:00:00.123400Z");
+        assert_eq!(at("2025-11-24T16:00:00.123456000z"), "2025-11-24T16:00:00.123456Z");
+        assert_eq!(at("2025-11-24T16:00:00+02:00"), "2025-11-24T14:00:00.000000Z");
+        assert_eq!(at("2025-11-24 16:00:00-02:30"), "2025-11-24T18:30:00.000000Z");
+        assert_eq!(at("2025-11-24T16:00Z"), "2025-11-24T16:00:00.000000Z");
+        assert_eq!(at("2025-11-24"), "2025-11-24T00:00:00.000000Z");
+        assert_eq!(at("90m"), "2025-11-25T10:30:00.000000Z");
+        assert_eq!(at("1d 12h"), "2025-11-24T00:00:00.000000Z");
+        assert_eq!(at("2w"), "2025-11-11T12:00:00.000000Z");
+    }
+
+    #[test]
+    fn what_is_not_wholly_understood_is_no_time() {
+        for text in [
+            "",
+            "yesterday",
+            "12",
+            "-5m",
+            "2025-13-01",
+            "3 months",
+            "2026-11-27T22:05:00",
+            "2026-11-27 22:05",
+            "2026-11-27T23:05:00[Europe/Berlin]",
+            "2026-11-27T23:05:00+01:00[Europe/Berlin]",
+            "2026-11-27T23:05:00Z[Europe/Berlin]",
+            "2026-11-27T23:05:00+05:00[u-ca=hebrew]",
+            "2026-11-27T23:05:00Z junk",
+            "2026-11-27T23:05:00ZZ",
+            "2026-11-27T23:05:60Z",
+            "2026-11-27T24:00:00Z",
+            "2026-11-27T25:00:00Z",
+            "2026-11-31T00:00:00Z",
+            "2026-02-29",
+            "2026-11-27T23:05:00.1234567Z",
+            "2026-11-27T23:05:00.Z",
+            "2026-11-27T23:05:00 Z",
+            "2026-11-27T",
+            "2026-11-27Z",
+            "2026-11-27+01:00",
+            " 2026-11-27",
+            "2026-11-27 ",
+            "2026-11",
+            "20261127",
+            "20261127T220500Z",
+            "2026-W48-5",
+            "2026-331",
+            "27.11.2026",
+            "11/27/2026",
+            "26-11-27",
+            "+002026-11-27T22:05:00Z",
+            "-000001-01-01",
+            "1764072000",
+            "２０２６-11-27",
+            "2026-11-27T22:05:00\u{2212}01:00",
+            "now",
+        ] {
+            assert!(text.parse::<When>().is_err(), "{text}: {:?}", text.parse::<When>());
+        }
+        let said = "2026-11-27 22:05".parse::<When>().unwrap_err();
+        let wanted = "the time has no offset: 2026-11-27T22:05Z is the one in UTC, 2026-11-27T22:05+01:00 one that is \
+                      an hour ahead";
+        assert_eq!(said, wanted);
+    }
+}
