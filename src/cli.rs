@@ -7,6 +7,7 @@ mod config;
 mod connect;
 mod context;
 mod doctor;
+mod emptiness;
 mod ending;
 mod export;
 mod fields;
@@ -174,8 +175,10 @@ enum Misread {
 /// Understands a command line.
 fn read(words: &[OsString]) -> Result<Cli, Misread> {
     let command = settings::without_empty_variables(Cli::command());
-    let (command, file) = with_file(command, words).map_err(Misread::File)?;
-    let matches = context::ambient::read(command, words).map_err(Misread::Words)?;
+    let (mut command, file) = with_file(command, words).map_err(Misread::File)?;
+    let matches = context::ambient::read(command.clone(), words).map_err(Misread::Words)?;
+    command.build();
+    emptiness::refused(&mut command, &matches).map_err(Misread::Words)?;
     let about = match matches.subcommand() {
         Some(("serve", about)) => Some(about),
         Some(("config", matches)) => matches.subcommand_matches("show"),

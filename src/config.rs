@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::{ArgAction, Args, Command, ValueEnum};
-use jiff::{Span, SpanRelativeTo};
 use runledger_client::{HostPort, Token};
 
 pub use self::telemetry::TelemetryConfig;
@@ -26,6 +25,7 @@ pub use self::tls::TlsConfig;
 use crate::auth::Kinds;
 use crate::store::OpenOptions;
 use crate::store::open::{Location, is_secret};
+use crate::text::{bytes, count, duration, duration_within, within, without_mark};
 
 /// The prefix of the process's own variables.
 const PREFIX: &str = "RUNLEDGER_";
@@ -51,7 +51,7 @@ pub struct ServeConfig {
 
     /// Connections of clients at most, fewer where the process may not open so many files
     #[arg(long, env = "RUNLEDGER_CLIENT_CONNECTIONS", value_name = "N", default_value_t = 10_000,
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+          value_parser = within(1..=1_000_000_usize))]
     pub client_connections: usize,
 
     /// Time that a client's connection stays open without a call
@@ -71,16 +71,16 @@ pub struct ServeConfig {
 
     /// Calls that one caller may begin in a second; a caller is a connection, and a named agent on all connections
     /// [default: no limit]
-    #[arg(long, env = "RUNLEDGER_CALLER_CALLS_PER_SECOND", value_name = "N")]
+    #[arg(long, env = "RUNLEDGER_CALLER_CALLS_PER_SECOND", value_name = "N", value_parser = some)]
     pub caller_calls_per_second: Option<NonZeroU32>,
 
     /// Calls, watches and waits that one caller may have open at once [default: no limit]
-    #[arg(long, env = "RUNLEDGER_CALLER_OPEN_CALLS", value_name = "N")]
+    #[arg(long, env = "RUNLEDGER_CALLER_OPEN_CALLS", value_name = "N", value_parser = some)]
     pub caller_open_calls: Option<NonZeroU32>,
 
     /// Memory that the process may take, such as 512MiB: near it, new watches are refused, and then writes [default:
     /// that of the control group]
-    #[arg(long, env = "RUNLEDGER_MEMORY_LIMIT", value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, env = "RUNLEDGER_MEMORY_LIMIT", value_name = "BYTES", value_parser = memory)]
     pub memory_limit: Option<u64>,
 
     /// What the server tells of itself.
@@ -140,7 +140,7 @@ pub struct StoreConfig {
     pub at: StoreLocation,
 
     /// Shards of a database that is created now [default: 1 on SQLite, 2 on Postgres]; fixed afterwards
-    #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, env = "RUNLEDGER_SHARDS", value_name = "N", value_parser = within(1..=1024_u16))]
     pub shards: Option<u16>,
 
     /// Make a ledger in a Postgres that has one already, in a schema where its role does not look
@@ -149,7 +149,7 @@ pub struct StoreConfig {
 
     /// Connections to Postgres at most, 3 or more
     #[arg(long, env = "RUNLEDGER_CONNECTIONS", value_name = "N", default_value_t = 8,
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(3..=1000))]
+          value_parser = within(3..=1000_usize))]
     pub connections: usize,
 
     /// Whether replicas on Postgres tell each other of commits by NOTIFY. Off, replicas look 10 times a second: for
@@ -179,7 +179,7 @@ impl StoreLocation {
                         .to_owned());
                 }
                 let text = location_in(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-                text.trim().parse().map_err(|expected| format!("--store-file {shown}: {expected}"))
+                without_mark(&text).trim().parse().map_err(|expected| format!("--store-file {shown}: {expected}"))
             }
             (None, None) => default_database().map(Location::Sqlite),
         }
@@ -426,45 +426,23 @@ fn on_or_off(text: &str) -> Result<bool, &'static str> {
 
 /// The lifetime of connections: below a second, clients would do nothing but connect.
 fn lifetime(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_secs(1)..=Duration::from_hours(24 * 366);
-    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 1s to 366 days".to_owned()) })
+    duration_within(text, &(Duration::from_secs(1)..=Duration::from_hours(24 * 366)), "1s to 366 days")
 }
 
 /// The time between two looks at files.
 fn reload_interval(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_millis(50)..=Duration::from_hours(1);
-    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 50ms to 1h".to_owned()) })
+    duration_within(text, &(Duration::from_millis(50)..=Duration::from_hours(1)), "50ms to 1h")
 }
 
-/// A number of bytes such as `512MiB`, `2GiB` or `1073741824`.
-fn bytes(text: &str) -> Result<u64, &'static str> {
-    let expected = "expected a number of bytes such as 512MiB, 2Gi or 4GB, at least 1MiB";
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let unit = match unit.trim_start() {
-        "" | "B" => 1,
-        "k" | "kB" => 1_000,
-        "M" | "MB" => 1_000_000,
-        "G" | "GB" => 1_000_000_000,
-        "T" | "TB" => 1_000_000_000_000,
-        "Ki" | "KiB" => 1 << 10,
-        "Mi" | "MiB" => 1 << 20,
-        "Gi" | "GiB" => 1 << 30,
-        "Ti" | "TiB" => 1 << 40,
-        _ => return Err(expected),
-    };
-    let number: u64 = number.parse().map_err(|_no_number| expected)?;
-    number.checked_mul(unit).filter(|bytes| *bytes >= 1 << 20).ok_or(expected)
+/// A bound of the process's memory.
+fn memory(text: &str) -> Result<u64, String> {
+    let expected = |expected| format!("{expected}, at least 1MiB");
+    bytes(text)
+        .map_err(expected)
+        .and_then(|bytes| if bytes >= 1 << 20 { Ok(bytes) } else { Err("expected 1MiB or more".into()) })
 }
 
-/// A duration such as `90s`, `1m 30s`, `2h` or `3d`. A day has 24 hours.
-///
-/// # Errors
-///
-/// The form that a duration must have.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Result<Span, _> = text.parse();
-    let duration = parsed.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
-    let duration = duration.ok().and_then(|duration| Duration::try_from(duration).ok());
-    duration.ok_or_else(|| "expected a duration such as 500ms, 90s, 1m 30s, 2h or 3d".to_owned())
+/// A number of things, of which there must be some.
+fn some(text: &str) -> Result<NonZeroU32, String> {
+    count(text).and_then(|number| NonZeroU32::new(number).ok_or_else(|| "expected a number from 1".to_owned()))
 }

@@ -1,5 +1,9 @@
 //! Retention: runs that have ended are purged when they were kept for as long as their namespace wants.
 //!
+//! A namespace that was changed is left alone for a while: whoever keeps runs for too short a time by a slip of the hand
+//! has that long to see it. When it was changed is in its row, so that a restart changes nothing, and all replicas say the
+//! same.
+//!
 //! Every replica looks now and then, none leads: a purge is one transaction under the shard's head, and what another
 //! replica has purged is passed over. Commits come first: after each purge of a shard there is a pause as long as it took.
 
@@ -11,42 +15,74 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Namespace, Position, Retention, Shard};
-use crate::store::retention::{Purged, Walk};
+use crate::domain::{Namespace, Position, Revision, Shard};
+use crate::store::retention::{Purged, Retained, Walk};
 use crate::store::{Purges, StoreError};
 use crate::telemetry::{LogThrottle, chain, record};
 
 /// The shortest pause after a purge.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 
-/// The walks in which nothing is due for a while, as this process knows.
+/// The time in which nothing of a namespace is purged after it was changed. Its creation shortens nothing.
+pub const GRACE: Duration = Duration::from_hours(1);
+
+/// What this process knows of when there is nothing to purge.
 #[derive(Debug, Default)]
-pub struct Quiets(HashMap<(Walk, Shard), Instant>);
+pub struct Quiets {
+    /// The walks in which nothing is due for a while.
+    walks: HashMap<(Walk, Shard), Instant>,
+    grace: Duration,
+    /// The last change of each namespace, and since when this process knows of it.
+    changes: HashMap<Namespace, (Revision, Instant)>,
+}
 
 /// The longest time for which a walk is left alone: a clock may be set.
 const QUIET_MAX: Duration = Duration::from_mins(10);
 
 impl Quiets {
+    /// Nothing of a namespace is purged for so long after its last change.
+    #[must_use]
+    pub fn with_grace(grace: Duration) -> Self {
+        Self { grace, ..Self::default() }
+    }
+
     /// Keeps those of the namespaces' walks, and of none that is asked for no more.
-    fn keep_of(&mut self, retentions: &[(Namespace, Retention)]) {
-        let walks: HashSet<Walk> = retentions.iter().flat_map(|(namespace, of)| Walk::each(namespace, of)).collect();
-        self.0.retain(|(walk, _), _| walks.contains(walk));
+    fn keep_of(&mut self, retentions: &[Retained]) {
+        let walks: HashSet<Walk> = retentions.iter().flat_map(|of| Walk::each(&of.namespace, &of.retention)).collect();
+        self.walks.retain(|(walk, _), _| walks.contains(walk));
+        self.changes.retain(|namespace, _| retentions.iter().any(|of| of.namespace == *namespace));
+    }
+
+    /// Whether a namespace was changed so lately that nothing of it is purged yet. A clock that was set back may say so
+    /// for long: then the time counts since this process saw the change.
+    fn holds(&mut self, of: &Retained) -> bool {
+        let seen = self.changes.entry(of.namespace.clone()).or_insert_with(|| (of.revision, Instant::now()));
+        if seen.0 != of.revision {
+            *seen = (of.revision, Instant::now());
+        }
+        is_held(of, self.grace) && seen.1.elapsed() < self.grace
     }
 
     fn has(&mut self, walk: &Walk, shard: Shard) -> bool {
         let place = (walk.clone(), shard);
-        let is_quiet = self.0.get(&place).is_some_and(|until| *until > Instant::now());
+        let is_quiet = self.walks.get(&place).is_some_and(|until| *until > Instant::now());
         if !is_quiet {
-            self.0.remove(&place);
+            self.walks.remove(&place);
         }
         is_quiet
     }
 
     fn note(&mut self, walk: &Walk, shard: Shard, time: Duration) {
         if !time.is_zero() {
-            self.0.insert((walk.clone(), shard), Instant::now() + time.min(QUIET_MAX));
+            self.walks.insert((walk.clone(), shard), Instant::now() + time.min(QUIET_MAX));
         }
     }
+}
+
+/// Whether a namespace was changed within a time.
+#[must_use]
+pub fn is_held(of: &Retained, grace: Duration) -> bool {
+    of.revision > Revision::FIRST && of.unchanged_for < grace
 }
 
 /// What was done in one walk: for whoever shows progress.
@@ -80,13 +116,30 @@ pub async fn walk(
     only: Option<&Namespace>,
     mode: Mode,
     quiets: &mut Quiets,
-    mut told: impl FnMut(Step<'_>) -> ControlFlow<()>,
+    told: impl FnMut(Step<'_>) -> ControlFlow<()>,
 ) -> Result<Purged, StoreError> {
     let retentions = store.retentions().await?;
-    quiets.keep_of(&retentions);
+    walk_over(store, (&retentions, only), mode, quiets, told).await
+}
+
+/// Walks over all that is due by these retentions, which need not be those that the namespaces have: but then nothing is
+/// purged.
+///
+/// # Errors
+///
+/// See [`walk`].
+pub async fn walk_over(
+    store: &dyn Purges,
+    (retentions, only): (&[Retained], Option<&Namespace>),
+    mode: Mode,
+    quiets: &mut Quiets,
+    mut told: impl FnMut(Step<'_>) -> ControlFlow<()>,
+) -> Result<Purged, StoreError> {
+    quiets.keep_of(retentions);
     let (mut all, mut failed) = (Purged::default(), None);
-    for (namespace, retention) in &retentions {
-        if only.is_some_and(|only| only != namespace) {
+    for of in retentions {
+        let Retained { namespace, retention, .. } = of;
+        if only.is_some_and(|only| only != namespace) || (mode == Mode::Purge && quiets.holds(of)) {
             continue;
         }
         // Read before the walk: an exporter only goes forward.
@@ -154,9 +207,9 @@ async fn walk_shard(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Purges what is due, again and again until the stop.
+/// Purges what is due, again and again until the stop. What was changed lately is left alone for a while.
 pub async fn keep(store: Arc<dyn Purges>, interval: Duration, stop: CancellationToken) {
-    let (said, mut quiets) = (LogThrottle::default(), Quiets::default());
+    let (said, mut quiets) = (LogThrottle::default(), Quiets::with_grace(GRACE));
     loop {
         tokio::select! {
             biased;
@@ -176,5 +229,31 @@ pub async fn keep(store: Arc<dyn Purges>, interval: Duration, stop: Cancellation
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_holds_purges_back_for_the_grace_whatever_the_clock_says() {
+        let of = |revision: Revision, minutes: u64| Retained {
+            namespace: "team-a".into(),
+            retention: crate::domain::Retention::default(),
+            revision,
+            unchanged_for: Duration::from_mins(minutes),
+        };
+        let (made, changed) = (Revision::FIRST, Revision::FIRST.next());
+        let mut quiets = Quiets::with_grace(GRACE);
+        assert!(!quiets.holds(&of(made, 0)), "its creation shortens nothing");
+        assert!(quiets.holds(&of(changed, 0)) && quiets.holds(&of(changed, 59)) && !quiets.holds(&of(changed, 60)));
+        // The clock was ahead when it was changed: so it never seems to be longer ago.
+        tokio::time::advance(Duration::from_mins(59)).await;
+        assert!(quiets.holds(&of(changed, 0)));
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert!(!quiets.holds(&of(changed, 0)));
+        assert!(quiets.holds(&of(changed.next(), 0)), "another change begins anew");
+        assert!(!Quiets::default().holds(&of(changed, 0)));
     }
 }

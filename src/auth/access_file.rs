@@ -2,7 +2,7 @@
 
 mod issuers;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 use self::issuers::{IssuerEntry, issuer};
 use super::rules::{CertificateRule, GrantTemplate, Rules, TokenRule, is_name};
@@ -11,6 +11,7 @@ use super::token::TokenHash;
 use super::{Grant, Grants, Role};
 use crate::domain::limits::SUBJECT_BYTES_MAX;
 use crate::domain::{Pattern, Time};
+use crate::text;
 
 /// Bytes of an access file.
 pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -34,8 +35,14 @@ struct File {
 struct Token {
     name: String,
     sha256: String,
+    #[serde(default, deserialize_with = "end")]
     expires_at: Option<Time>,
     grants: Vec<RawGrant>,
+}
+
+/// The time after which a token is no longer taken.
+fn end<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
+    text::time(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
 #[derive(Deserialize)]

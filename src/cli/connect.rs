@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::context::{self, Context};
 use super::ending::{Stop, say};
-use super::fields::time_limit;
 use crate::config;
+use crate::text::limit;
 use runledger_client::flags::Access;
 use runledger_client::{Builder, Call, Client, ServerAddress, Unusable};
 
@@ -56,7 +56,7 @@ pub(super) struct Selected {
 }
 
 /// What flags, environment and context come to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) servers: Vec<ServerAddress>,
     pub(super) access: Access,
@@ -147,6 +147,11 @@ fn say_once(sentence: &str) {
 }
 
 impl Target {
+    /// The same in a namespace.
+    pub(super) fn within(self, namespace: &str) -> Self {
+        Self { access: Access { namespace: Some(namespace.to_owned()), ..self.access }, ..self }
+    }
+
     pub(super) fn client(&self) -> Result<Client, Stop> {
         self.builder()?.build().map_err(|error| unusable(&error))
     }
@@ -215,13 +220,23 @@ pub(super) struct Caller {
     server: Server,
 
     /// Time to wait for an answer: seconds, or such as 500ms or 2m
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time_limit, help_heading = "Connection")]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = limit, help_heading = "Connection")]
     timeout: Duration,
 }
 
 impl Caller {
     pub(super) fn client(&self) -> Result<Client, Stop> {
         self.server.client()
+    }
+
+    /// A client that calls the same servers in a namespace.
+    pub(super) fn client_in(&self, namespace: &str) -> Result<Client, Stop> {
+        self.server.target()?.within(namespace).client()
+    }
+
+    /// The time to wait for an answer.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Makes a call.
@@ -237,7 +252,7 @@ pub(super) struct Watched {
     server: Server,
 
     /// Time in which the server must take the watch, at first and after each cut: seconds, or such as 500ms or 2m
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time_limit, help_heading = "Connection")]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = limit, help_heading = "Connection")]
     timeout: Duration,
 }
 

@@ -14,7 +14,6 @@ use self::replicas::Replica;
 use self::report::{Report, Seen};
 use super::connect::Selected;
 use super::ending::Stop;
-use super::fields::time_limit;
 use super::look::patiently;
 use super::output::{Format, Output, tell};
 use crate::clock::SystemClock;
@@ -24,6 +23,7 @@ use crate::store::finding::{Diagnosis, Fault, Finding};
 use crate::store::open::{self, Location};
 use crate::store::{Description, OpenError, OpenOptions};
 use crate::telemetry::chain;
+use crate::text::limit;
 use runledger_client::ServerAddress;
 use runledger_proto::json;
 
@@ -49,7 +49,7 @@ pub(super) struct DoctorArgs {
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', help_heading = "Connection")]
     server: Vec<ServerAddress>,
     /// Time that a replica has for its answers: seconds, or such as 500ms or 2m
-    #[arg(long, value_name = "DURATION", default_value = "2500ms", value_parser = time_limit, help_heading = "Connection")]
+    #[arg(long, value_name = "DURATION", default_value = "2500ms", value_parser = limit, help_heading = "Connection")]
     timeout: Duration,
     #[command(flatten)]
     selected: Selected,

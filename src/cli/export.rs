@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 use self::cursor::CursorFile;
 use self::line::{Beside, Lines};
 use self::past::Trail;
-use self::range::When;
 use self::resume::Seen;
 use self::sink::Sink;
 use super::ending::{Stop, say};
@@ -36,6 +35,7 @@ use crate::store::contents;
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
 use crate::telemetry::chain;
+use crate::text::When;
 
 /// Events of one shard, or of one run, in a page.
 const PAGE_EVENTS_MAX: usize = 4096;

@@ -1,21 +1,21 @@
-//! Values of flags: labels, metadata, times, durations, and the words for the proto's enums.
+//! Values of flags: labels, JSON objects, and the words for the proto's enums. Times, durations and numbers are read by
+//! [`crate::text`].
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
 
 use clap::ValueEnum;
 
 use super::ending::Stop;
-use crate::config;
-use crate::domain::Time;
+use crate::text::{count, object};
 use runledger_proto::Struct;
 use runledger_proto::{json::structure, v1};
 
-/// Bytes of a file that are read as metadata: far more than the authority takes.
-const METADATA_READ_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of a file that are read as JSON: far more than the authority takes.
+const JSON_READ_BYTES_MAX: u64 = 4 << 20;
 
 /// The route by which a run is executed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -107,18 +107,18 @@ impl FromStr for MaxRunning {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         // A key may hold more `=`, a number none.
-        match text.rsplit_once('=').map(|(label, limit)| (label, limit.parse())) {
+        match text.rsplit_once('=').map(|(label, limit)| (label, count(limit))) {
             Some((label, Ok(limit))) if !label.is_empty() => Ok(Self { label: label.to_owned(), limit }),
             Some(_) | None => Err("expected LABEL=N with an N of 1 to 100, such as instance=1"),
         }
     }
 }
 
-/// A JSON object, or where it stands.
+/// A JSON object, or where it stands: in a file that is named behind `@`, or on standard input.
 #[derive(Clone, Debug)]
-pub(super) struct MetadataSource(String);
+pub(super) struct JsonSource(String);
 
-impl FromStr for MetadataSource {
+impl FromStr for JsonSource {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -126,58 +126,37 @@ impl FromStr for MetadataSource {
     }
 }
 
-impl MetadataSource {
-    /// Reads the object.
-    pub(super) fn read(&self) -> Result<Struct, Stop> {
-        let usage = |what: String| Stop::Usage(format!("--metadata: {what}"));
-        let text = match (self.0.as_str(), self.0.strip_prefix('@')) {
-            ("-", _) => text_of(std::io::stdin().lock()).map_err(|what| usage(format!("standard input {what}")))?,
-            (_, Some(path)) => {
-                let file = File::open(path).map_err(|error| usage(format!("{path} cannot be read: {error}")))?;
-                text_of(file).map_err(|what| usage(format!("{path} {what}")))?
-            }
-            (text, None) => text.to_owned(),
-        };
-        match serde_json::from_str::<serde_json::Map<_, _>>(&text) {
-            Ok(map) => Ok(structure(&map)),
-            Err(error) => Err(usage(format!("expected a JSON object, @FILE or -: {error}"))),
-        }
-    }
-}
-
-/// A file that has a JSON object, or `-`.
-#[derive(Clone, Debug)]
-pub(super) struct ContentSource(String);
-
-impl FromStr for ContentSource {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.to_owned()))
-    }
-}
-
-impl ContentSource {
+impl JsonSource {
     /// Reads the object for a flag.
     pub(super) fn read(&self, flag: &str) -> Result<Struct, Stop> {
         let usage = |what: String| Stop::Usage(format!("{flag}: {what}"));
-        let (name, text) = if self.0 == "-" {
-            ("standard input", text_of(std::io::stdin().lock()))
-        } else {
-            let file = File::open(&self.0).map_err(|error| usage(format!("{} cannot be read: {error}", self.0)))?;
-            (self.0.as_str(), text_of(file))
+        let (name, text) = match (self.0.as_str(), self.0.strip_prefix('@')) {
+            ("-", _) => ("standard input", text_of(std::io::stdin().lock())),
+            (_, Some(path)) => {
+                let file = File::open(path).map_err(|error| usage(format!("{path} cannot be read: {error}")))?;
+                (path, text_of(file))
+            }
+            (text, None) => ("", Ok(text.to_owned())),
         };
         let text = text.map_err(|what| usage(format!("{name} {what}")))?;
-        let object = serde_json::from_str::<serde_json::Map<_, _>>(&text);
-        object.map(|object| structure(&object)).map_err(|error| usage(format!("{name} is no JSON object: {error}")))
+        let object = object(&text).map_err(|error| {
+            usage(match name {
+                "" if !text.trim_start().starts_with('{') && Path::new(&text).is_file() => {
+                    format!("expected a JSON object, @FILE or -: @{text} names the file")
+                }
+                "" => format!("expected a JSON object, @FILE or -: {error}"),
+                name => format!("{name} has no JSON object that can be kept as it is: {error}"),
+            })
+        })?;
+        Ok(structure(&object))
     }
 }
 
 fn text_of(source: impl Read) -> Result<String, String> {
     let mut text = String::new();
-    let read = source.take(METADATA_READ_BYTES_MAX + 1).read_to_string(&mut text);
+    let read = source.take(JSON_READ_BYTES_MAX + 1).read_to_string(&mut text);
     let read = read.map_err(|error| format!("cannot be read: {error}"))?;
-    if read as u64 > METADATA_READ_BYTES_MAX { Err("is too large".to_owned()) } else { Ok(text) }
+    if read as u64 > JSON_READ_BYTES_MAX { Err("is too large".to_owned()) } else { Ok(text) }
 }
 
 /// A kind of suspension, as the server takes it.
@@ -194,27 +173,7 @@ pub(super) fn suspension_kind(text: &str) -> Result<String, &'static str> {
 
 /// A number of things, of which there must be some.
 pub(super) fn at_least_one(text: &str) -> Result<u64, &'static str> {
-    text.parse().ok().filter(|number| *number > 0).ok_or("expected a number from 1")
-}
-
-/// A time in RFC 3339.
-pub(super) fn time(text: &str) -> Result<Time, String> {
-    let time: jiff::Timestamp =
-        text.parse().map_err(|error| format!("expected a time such as 2026-11-22T10:00:00Z: {error}"))?;
-    Ok(Time::from_micros(time.as_microsecond()))
-}
-
-/// Seconds, or a number with a unit.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) => Ok(Duration::from_secs(seconds)),
-        Err(_no_number) => config::duration(text).map_err(|expected| format!("{expected}, or seconds")),
-    }
-}
-
-/// The same, and more than nothing: for a time in which something is to be done.
-pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
-    duration(text).and_then(|it| if it.is_zero() { Err("expected more than 0".to_owned()) } else { Ok(it) })
+    count(text).ok().filter(|number| *number > 0).ok_or("expected a number from 1")
 }
 
 /// Which runs a claim takes.
@@ -236,24 +195,5 @@ impl Take {
             Self::Both => v1::ClaimTake::Both,
         };
         take.into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_duration_is_seconds_or_has_units_up_to_days() {
-        for (text, seconds) in
-            [("0", 0), ("90", 90), ("1500ms", 1), ("1h30m", 5_400), ("3d", 259_200), ("1d 12h", 129_600)]
-        {
-            assert_eq!(duration(text).unwrap().as_secs(), seconds, "{text}");
-        }
-        for text in ["", "soon", "-1", "-3d", "1month", "1y", "3 d 4"] {
-            let said = duration(text).unwrap_err();
-            assert_eq!(said, "expected a duration such as 500ms, 90s, 1m 30s, 2h or 3d, or seconds", "{text}");
-        }
-        assert!(time_limit("0s").is_err() && time_limit("1ms").is_ok());
     }
 }

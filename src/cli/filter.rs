@@ -5,7 +5,8 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::ending::Stop;
 use super::fields::{self, Label, Route, Status};
-use crate::domain::Time;
+use crate::clock::{Clock as _, SystemClock};
+use crate::text::When;
 use crate::wire::answer;
 use runledger_proto::v1;
 
@@ -54,12 +55,12 @@ pub(super) struct Filter {
     /// Runs with this label; repeat it for more, all of which they must have
     #[arg(long = "label", value_name = "KEY=VALUE", help_heading = "Filters")]
     labels: Vec<Label>,
-    /// Runs created at this time or later
-    #[arg(long, value_name = "TIME", value_parser = fields::time, help_heading = "Filters")]
-    started_from: Option<Time>,
-    /// Runs created before this time
-    #[arg(long, value_name = "TIME", value_parser = fields::time, help_heading = "Filters")]
-    started_before: Option<Time>,
+    /// Runs created at this time or later: 2026-01-31T10:00:00Z, 2026-01-31 (UTC), or so long ago, such as 90m or 7d
+    #[arg(long, value_name = "TIME|DURATION", help_heading = "Filters")]
+    started_from: Option<When>,
+    /// Runs created before this time, said in the same way
+    #[arg(long, value_name = "TIME|DURATION", help_heading = "Filters")]
+    started_before: Option<When>,
     /// Archived runs as well [default: lists and counts leave them out]
     #[arg(long, help_heading = "Filters")]
     archived: bool,
@@ -75,6 +76,8 @@ impl Filter {
             (true, false) => v1::ArchivedFilter::Included,
             (false, false) => v1::ArchivedFilter::Unspecified,
         };
+        let now = SystemClock.now();
+        let at = |when: Option<When>| when.map(|when| answer::timestamp(when.from(now)));
         Ok(v1::RunFilter {
             archived: archived.into(),
             task_thread_id: self.task_thread.unwrap_or_default(),
@@ -84,8 +87,8 @@ impl Filter {
             audit_session_id: self.audit_session.unwrap_or_default(),
             route: fields::route(self.route),
             labels: fields::labels(self.labels)?,
-            started_from: self.started_from.map(answer::timestamp),
-            started_before: self.started_before.map(answer::timestamp),
+            started_from: at(self.started_from),
+            started_before: at(self.started_before),
             parent_run_id: self.parent.unwrap_or_default(),
             continues_run_id: self.continues.unwrap_or_default(),
             phase: self.phase.unwrap_or_default(),

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::connect::Selected;
 use super::ending::Stop;
-use super::fields::time_limit;
 use super::output::tell;
+use crate::text::limit;
 use runledger_client::flags::SERVER_DEFAULT;
 use runledger_client::{Health, ServerAddress};
 
@@ -34,7 +34,7 @@ pub(super) struct HealthArgs {
     #[arg(long, value_name = "NAME", default_value = "readiness")]
     service: String,
     /// Time to wait for an answer: seconds, or such as 500ms or 2m
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = time_limit, help_heading = "Connection")]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = limit, help_heading = "Connection")]
     timeout: Duration,
     #[command(flatten)]
     selected: Selected,

@@ -1,17 +1,20 @@
 //! `runledger namespace`: namespaces made, shown, changed and deleted.
 
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
 use super::connect::Caller;
-use super::ending::{Stop, exit_codes};
-use super::fields;
+use super::ending::{Stop, exit_codes, say};
 use super::output::{Format, Out, Output};
+use super::retention::counted::{self, Counted};
+use super::retention::flags::RetentionFlags;
 use super::table::{Column, Table};
 use super::time::time;
-use super::view::{Times, moment};
+use super::view::{self, Times, moment};
+use crate::text::{MaybeEmpty, bytes, count, without_mark};
 use runledger_proto::{Timestamp, v1};
 
 pub(super) const HELP: &str = concat!(
@@ -39,7 +42,11 @@ const UPDATE: &str = concat!(
     "Examples:\n  \
     runledger namespace update team-b --max-active-runs 100\n  \
     runledger namespace update team-b --max-active-runs 0      no limit any more\n  \
-    runledger namespace update team-b --description 'the testers' --expected-revision 1\n\n",
+    runledger namespace update team-b --description 'the testers' --expected-revision 1\n  \
+    runledger namespace update team-b --keep 30d --yes         purge runs after 30 days\n\n\
+    A retention that is shorter than before tells how many runs are due at once, and waits for --yes, or for an answer \
+    on a terminal. Nothing of a namespace is purged within an hour of its last change, so that there is time to take it \
+    back.\n",
     exit_codes!()
 );
 
@@ -105,12 +112,12 @@ struct CreateArgs {
     name: String,
     /// What it is for
     #[arg(long, value_name = "TEXT", default_value = "")]
-    description: String,
+    description: MaybeEmpty,
     /// Runs that are not terminal, at most; 0: no limit
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count::<u64>)]
     max_active_runs: u64,
     /// Bytes that its events take in the store, at most; 0: no limit
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = bytes)]
     max_stored_bytes: u64,
     /// Succeed as well where it is there with other settings, and leave them
     #[arg(long)]
@@ -121,56 +128,6 @@ struct CreateArgs {
     caller: Caller,
     #[command(flatten)]
     format: Format,
-}
-
-/// How long runs are kept that have ended.
-#[derive(Args, Clone, Copy, Debug, Default)]
-struct RetentionFlags {
-    /// Time that runs are kept after they have ended, such as 30d; `ever`: they are never purged
-    #[arg(long, value_name = "DURATION", value_parser = kept)]
-    keep: Option<Kept>,
-    /// The same for completed runs alone
-    #[arg(long, value_name = "DURATION", value_parser = kept)]
-    keep_completed: Option<Kept>,
-    /// The same for aborted runs alone
-    #[arg(long, value_name = "DURATION", value_parser = kept)]
-    keep_aborted: Option<Kept>,
-    /// The same for failed runs alone
-    #[arg(long, value_name = "DURATION", value_parser = kept)]
-    keep_failed: Option<Kept>,
-    /// Whether runs are kept, besides, until `namespace exported` has said that their events are safely elsewhere
-    #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
-    keep_until_exported: Option<bool>,
-}
-
-/// A time that runs are kept; none: for ever.
-#[derive(Clone, Copy, Debug)]
-struct Kept(Option<Duration>);
-
-fn kept(text: &str) -> Result<Kept, String> {
-    if text == "ever" { Ok(Kept(None)) } else { fields::duration(text).map(|time| Kept(Some(time))) }
-}
-
-impl RetentionFlags {
-    fn is_said(self) -> bool {
-        let Self { keep, keep_completed, keep_aborted, keep_failed, keep_until_exported } = self;
-        keep_until_exported.is_some() || [keep, keep_completed, keep_aborted, keep_failed].iter().any(Option::is_some)
-    }
-
-    /// The retention that was said, over the one that is there.
-    fn over(self, before: Option<v1::NamespaceRetention>) -> v1::NamespaceRetention {
-        let before = before.unwrap_or_default();
-        let of = |own: Option<Kept>, before| match own.or(self.keep) {
-            Some(Kept(time)) => time.map(runledger_proto::duration),
-            None => before,
-        };
-        v1::NamespaceRetention {
-            completed: of(self.keep_completed, before.completed),
-            aborted: of(self.keep_aborted, before.aborted),
-            failed: of(self.keep_failed, before.failed),
-            until_exported: self.keep_until_exported.unwrap_or(before.until_exported),
-        }
-    }
 }
 
 #[derive(Args, Debug)]
@@ -195,19 +152,22 @@ struct ListArgs {
 struct UpdateArgs {
     /// The namespace
     name: String,
-    /// What it is for
+    /// What it is for; empty for nothing
     #[arg(long, value_name = "TEXT")]
-    description: Option<String>,
+    description: Option<MaybeEmpty>,
     /// Runs that are not terminal, at most; 0: no limit
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>)]
     max_active_runs: Option<u64>,
     /// Bytes that its events take in the store, at most; 0: no limit
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     max_stored_bytes: Option<u64>,
     #[command(flatten)]
     retention: RetentionFlags,
+    /// Keep runs for a shorter time than before, without being asked
+    #[arg(long)]
+    yes: bool,
     /// Only if the namespace is at this revision
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = count::<u64>)]
     expected_revision: Option<u64>,
     #[command(flatten)]
     caller: Caller,
@@ -234,7 +194,7 @@ struct DeleteArgs {
     /// The namespace
     name: String,
     /// Only if the namespace is at this revision
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = count::<u64>)]
     expected_revision: Option<u64>,
     #[command(flatten)]
     caller: Caller,
@@ -255,8 +215,8 @@ async fn create(args: CreateArgs) -> Result<(), Stop> {
     let CreateArgs { max_active_runs, max_stored_bytes, .. } = args;
     let quotas = Some(v1::NamespaceQuotas { max_active_runs, max_stored_bytes });
     let retention = Some(args.retention.over(None)).filter(|_| args.retention.is_said());
-    let (name, mut client) = (args.name, args.caller.client()?);
-    let request = v1::CreateNamespaceRequest { name: name.clone(), description: args.description, quotas, retention };
+    let (name, mut client, description) = (args.name, args.caller.client()?, args.description.0);
+    let request = v1::CreateNamespaceRequest { name: name.clone(), description, quotas, retention };
     let namespace = match args.caller.ask(&mut client, &request).await {
         Err(Stop::Failed(failure)) if args.if_missing && failure.reason.as_deref() == Some(EXISTS) => {
             args.caller.ask(&mut client, &v1::GetNamespaceRequest { name }).await?.namespace
@@ -279,6 +239,7 @@ async fn update(args: UpdateArgs) -> Result<(), Stop> {
         max_active_runs,
         max_stored_bytes,
         retention: said,
+        yes,
         expected_revision,
         caller,
         format,
@@ -289,12 +250,13 @@ async fn update(args: UpdateArgs) -> Result<(), Stop> {
         // The retention is set as a whole: what was not said stays, and nobody changes it in between.
         let request = v1::GetNamespaceRequest { name: name.clone() };
         let there = caller.ask(&mut client, &request).await?.namespace.unwrap_or_default();
+        Box::pin(agreed(&name, said, there.retention, &caller, yes)).await?;
         retention = Some(said.over(there.retention));
         expected_revision = expected_revision.or(Some(there.revision));
     }
     let request = v1::UpdateNamespaceRequest {
         name,
-        description,
+        description: description.map(|text| text.0),
         max_active_runs,
         max_stored_bytes,
         expected_revision,
@@ -304,12 +266,66 @@ async fn update(args: UpdateArgs) -> Result<(), Stop> {
     show(&answer.namespace.unwrap_or_default(), &format)
 }
 
+/// Tells what a retention undoes; where it is shorter than before, how many runs are due by it as well, and sees to it
+/// that this is meant.
+async fn agreed(
+    name: &str,
+    said: RetentionFlags,
+    before: Option<v1::NamespaceRetention>,
+    caller: &Caller,
+    yes: bool,
+) -> Result<(), Stop> {
+    let (changes, after) = (said.changes(before), said.over(before));
+    let time = |time: Option<Duration>| time.map_or_else(|| "for ever".to_owned(), lasting);
+    for change in changes.iter().filter(|change| !change.is_named && change.before.is_some()) {
+        if change.after != change.before {
+            let (status, before, after) = (view::status(change.status.into()), time(change.before), time(change.after));
+            say(&format!("--keep is said of {status} runs too: they were kept {before}, and are to be kept {after}"));
+        }
+    }
+    let exports = before.is_some_and(|before| before.until_exported);
+    let is_shorter = |change: &super::retention::flags::Change| change.is_shorter() || exports && !after.until_exported;
+    let mut due = Ok(Counted::default());
+    let mut asked = false;
+    for (status, keep) in changes.iter().filter(|of| is_shorter(of)).filter_map(|of| Some((of.status, of.after?))) {
+        asked = true;
+        if let Ok(before) = due {
+            let counted = counted::due(&mut caller.client_in(name)?, caller.timeout(), (&[status], keep)).await;
+            due = counted.map(|counted| before.and(counted));
+        }
+    }
+    if !asked {
+        return Ok(());
+    }
+    let exported = if after.until_exported { ", those of them that were exported," } else { "" };
+    say(&match due {
+        Ok(due) => format!("{} due at once in {name}, and{exported} purged for good from an hour on", due.said()),
+        Err(failure) => format!("how many runs are due at once in {name} is not known: {failure}"),
+    });
+    if yes || is_meant()? {
+        Ok(())
+    } else {
+        Err(Stop::Usage("nothing was changed: --yes says that it is meant".into()))
+    }
+}
+
+/// Asks whoever sits at the terminal. Nobody there has not agreed.
+fn is_meant() -> Result<bool, Stop> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    let mut answer = String::new();
+    let _closed = io::stderr().write_all(b"runledger: is it meant? [y/N] ");
+    io::stdin().read_line(&mut answer)?;
+    Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+}
+
 async fn exported(args: ExportedArgs) -> Result<(), Stop> {
     let cursor = match (args.cursor, &args.cursor_file) {
         (Some(cursor), _) => cursor,
         (None, Some(path)) => {
             let unreadable = |error| Stop::Usage(format!("cannot read {}: {error}", path.display()));
-            std::fs::read_to_string(path).map_err(unreadable)?.trim().to_owned()
+            without_mark(&std::fs::read_to_string(path).map_err(unreadable)?).trim().to_owned()
         }
         (None, None) => String::new(),
     };

@@ -16,7 +16,6 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use self::change::{Change, cannot_write};
 use self::entry::Entry;
 use super::ending::{Stop, say};
-use super::fields::duration;
 use super::output::{Format, Out, Output, tell};
 use super::table::{Column, Table};
 use crate::auth::access_file;
@@ -25,6 +24,7 @@ use crate::auth::token::{NewToken, TokenHash};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 use crate::private::{self, Rights};
+use crate::text::duration;
 
 macro_rules! exit_codes {
     () => {

@@ -29,6 +29,7 @@ use crate::domain::{LedgerEpoch, Shard};
 use crate::store::StoreError;
 use crate::store::inspect::Inspect;
 use crate::telemetry::chain;
+use crate::text::count;
 
 /// Differences that are printed; all are counted.
 const PRINTED_MAX: u64 = 100;
@@ -53,7 +54,7 @@ pub(super) struct VerifyArgs {
     #[command(flatten)]
     store: StoreLocation,
     /// Only this shard, from 0
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u16>)]
     shard: Option<u16>,
 }
 

@@ -12,13 +12,13 @@ use tokio::time::timeout;
 
 use super::connect::Watched;
 use super::ending::{Stop, exit_codes, say};
-use super::fields::time_limit;
 use super::filter::Filter;
 use super::output::{Out, Output, terminal};
 use super::table::{Column, Table};
 use super::view::{self, Happening, Times};
 use super::{live, screen};
 use crate::clock::{Clock as _, SystemClock};
+use crate::text::limit;
 use runledger_client::Failure;
 use runledger_client::{News, RunsWatch, follow};
 use runledger_proto::json::Named;
@@ -64,7 +64,7 @@ pub(super) struct WatchArgs {
     cursor: Option<String>,
     /// End after this time: seconds, or such as 90s or 8h. With 0, or with 4 where the server has not answered, or was
     /// lost and is not back
-    #[arg(long = "for", value_name = "DURATION", value_parser = time_limit)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = limit)]
     time: Option<Duration>,
     /// End with 4 when the stream is cut
     #[arg(long)]

@@ -62,7 +62,11 @@ impl ConfigFile {
                 mistakes.push((at, unknown(key, &settings)));
                 continue;
             };
-            match texts(value.get_ref(), arg).and_then(|texts| try_values(arg, &texts).map(|()| texts)) {
+            let texts = texts(value.get_ref(), arg).and_then(|texts| {
+                let is_empty = texts.iter().any(String::is_empty);
+                if is_empty { Err("is empty: give it a value, or leave it out".to_owned()) } else { Ok(texts) }
+            });
+            match texts.and_then(|texts| try_values(arg, &texts).map(|()| texts)) {
                 Ok(texts) => values.push((key.to_owned(), texts)),
                 Err(expected) => mistakes.push((at, format!("`{key}`: {expected}"))),
             }
@@ -264,6 +268,15 @@ mod tests {
         let mistakes = ConfigFile::parse("listen = \"a:1\"\nlog = \n").unwrap_err();
         assert_eq!(mistakes[0].0, 2);
         assert!(mistakes[0].1.starts_with("not TOML"), "{mistakes:?}");
+    }
+
+    #[test]
+    fn an_empty_text_is_not_taken_for_none() {
+        for key in settings().iter().map(key) {
+            for empty in ["\"\"", "[\"\"]"] {
+                assert!(ConfigFile::parse(&format!("{key} = {empty}")).is_err(), "{key} = {empty}");
+            }
+        }
     }
 
     #[test]

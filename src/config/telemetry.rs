@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use http::Uri;
 
-use super::duration;
 use crate::telemetry::otlp::Collector;
 use crate::telemetry::{self, LogFormat};
+use crate::text::{duration_within, share};
 
 /// OpenTelemetry's own variable for the collector.
 const SHARED_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -46,7 +46,7 @@ pub struct TelemetryConfig {
     /// Share of calls that are traced although their callers do not ask for it, from 0 to 1. Of those that do ask, up
     /// to 100 a second are traced
     #[arg(long, env = "RUNLEDGER_TRACE_SAMPLE_RATIO", value_name = "RATIO", default_value_t = 0.01,
-          value_parser = ratio)]
+          value_parser = share)]
     pub trace_sample_ratio: f64,
 }
 
@@ -85,10 +85,5 @@ fn endpoint(text: &str) -> Result<Uri, &'static str> {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_secs(1)..=Duration::from_hours(1);
-    duration(text).and_then(|it| if range.contains(&it) { Ok(it) } else { Err("expected 1s to 1h".to_owned()) })
-}
-
-fn ratio(text: &str) -> Result<f64, &'static str> {
-    text.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio)).ok_or("expected a number from 0 to 1")
+    duration_within(text, &(Duration::from_secs(1)..=Duration::from_hours(1)), "1s to 1h")
 }

@@ -15,7 +15,7 @@ pub use self::calls::{Call, Calls};
 use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use super::retention::{Due, Purged, Walk};
+use super::retention::{Due, Purged, Retained, Walk};
 use super::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page, PoolUse,
     Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
@@ -23,7 +23,7 @@ use super::{
 use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
-    PutLifecycle, PutOutcome, PutRefusal, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 
@@ -319,7 +319,7 @@ impl<S: Lifecycles + ?Sized> Lifecycles for Observed<S> {
 
 #[async_trait]
 impl<S: Purges + ?Sized> Purges for Observed<S> {
-    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+    async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
         self.calls.count(Call::Retentions);
         self.inner.retentions().await
     }

@@ -79,7 +79,7 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::plan::Plan;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use super::retention::{Due, Purged, Walk};
+use super::retention::{Due, Purged, Retained, Walk};
 use super::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, OpenError, Page,
     PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
@@ -88,7 +88,7 @@ use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
-    PutLifecycle, PutOutcome, PutRefusal, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 use crate::supervise::Supervisor;
@@ -469,7 +469,7 @@ impl Lifecycles for PostgresStore {
 
 #[async_trait]
 impl Purges for PostgresStore {
-    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+    async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
         retention::retentions(&self.commits.sessions).await
     }
 

@@ -68,6 +68,19 @@ pub struct Purged {
     pub events: u64,
 }
 
+/// A namespace that does not keep all runs for ever.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retained {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// How long it keeps runs.
+    pub retention: Retention,
+    /// The number of its changes, the creation included.
+    pub revision: Revision,
+    /// The time since its last change, by the store's clock; none where that lies ahead.
+    pub unchanged_for: Duration,
+}
+
 /// Purges of runs.
 #[async_trait]
 pub trait Purges: OfLedger {
@@ -76,7 +89,7 @@ pub trait Purges: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError>;
+    async fn retentions(&self) -> Result<Vec<Retained>, StoreError>;
 
     /// The position of each shard up to which a namespace's events were [noted as exported](super::Namespaces).
     ///

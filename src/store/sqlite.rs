@@ -53,7 +53,7 @@ use super::lifecycles::Versions;
 use super::migrations::{Migrated, SQLITE};
 use super::plan::Plan;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use super::retention::{Due, Purged, Walk};
+use super::retention::{Due, Purged, Retained, Walk};
 use super::{
     CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, PoolUse, Purges, RunLog, Runs,
     Statistics, Store, StoreError, Unsettled, Upkeep,
@@ -62,7 +62,7 @@ use crate::clock::Clock;
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Positions, Priority,
-    Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 use crate::memory::Part;
 pub use bulk::SqliteBulk;
@@ -470,8 +470,9 @@ impl Store for SqliteStore {
 
 #[async_trait]
 impl Purges for SqliteStore {
-    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
-        self.connections.read(|connection| retention::retentions(connection)).await?
+    async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
+        let clock = self.clock.clone();
+        self.connections.read(move |connection| retention::retentions(connection, clock.clock())).await?
     }
 
     async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {

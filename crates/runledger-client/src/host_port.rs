@@ -15,7 +15,8 @@ impl FromStr for HostPort {
         let named = || {
             let (host, port) = text.rsplit_once(':')?;
             let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-            let sound = !host.is_empty() && host.bytes().all(of_a_name) && port.parse::<u16>().is_ok();
+            let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+            let sound = !host.is_empty() && host.bytes().all(of_a_name) && is_port;
             sound.then_some(())
         };
         let sound = text.parse::<SocketAddr>().is_ok() || named().is_some();

@@ -135,7 +135,8 @@ fn read(path: &Path) -> Result<AsciiMetadataValue, TokenError> {
     read.map_err(|source| TokenError::Unreadable { path: path.to_owned(), source })?;
     let named = || format!("the token file {}", path.display());
     let text = std::str::from_utf8(&bytes).map_err(|_error| TokenError::Unfit(named()))?;
-    header(text, named)
+    // Some editors write a mark before a file's text, which is no part of the token.
+    header(text.strip_prefix('\u{feff}').unwrap_or(text), named)
 }
 
 /// The value of the header `authorization`, marked as one that is not to be shown.
@@ -174,7 +175,7 @@ mod tests {
             let error = Token::of_file(&path).unwrap_err().to_string();
             assert!(broken.is_empty() || !error.contains(broken), "{error}");
         }
-        write("third");
+        write("\u{feff}third");
         assert!(token.has_changed(&token.bearer()), "a refusal has it read at once");
         std::fs::remove_file(&path).unwrap();
         later().await;

@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep};
 use super::mutations::show;
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MaxRunning, Take, duration, labels, time_limit};
+use crate::cli::fields::{Label, MaxRunning, Take, labels};
 use crate::cli::output::RunFormat;
 use crate::clock;
+use crate::text::{limit, seconds_or_duration};
 use runledger_client::Kind;
 use runledger_proto::v1;
 
@@ -33,10 +34,10 @@ pub(super) struct ClaimNextArgs {
     #[arg(long, value_name = "WHICH", value_enum, default_value = "pending")]
     take: Take,
     /// Time that the lease lasts without a heartbeat
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration, default_value = "30s")]
     lease_ttl: Duration,
     /// Time to wait for a run
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration, default_value = "0s")]
     wait: Duration,
     /// Pass over runs while N (1 to 100) with the same value of this label are running that were claimed so
     #[arg(long, value_name = "LABEL=N")]
@@ -45,7 +46,7 @@ pub(super) struct ClaimNextArgs {
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     request_id: Option<String>,
     /// Time to wait for an answer, beside --wait: seconds, or such as 500ms or 2m
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = time_limit, help_heading = "Connection")]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = limit, help_heading = "Connection")]
     timeout: Duration,
     #[command(flatten)]
     server: Server,

@@ -7,6 +7,7 @@ use crate::cli::ending::Stop;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::time::time;
 use crate::cli::view::{self, Times};
+use crate::text::{MaybeEmpty, count};
 use runledger_proto::v1;
 
 #[derive(Args, Debug)]
@@ -14,17 +15,17 @@ pub(super) struct HeartbeatArgs {
     /// The run
     run_id: String,
     /// The epoch of the lease that you hold
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>)]
     lease_epoch: u64,
     /// Amount of work that is done
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>)]
     done: Option<u64>,
     /// Amount of all the work
-    #[arg(long, value_name = "N", requires = "done")]
+    #[arg(long, value_name = "N", requires = "done", value_parser = count::<u64>)]
     total: Option<u64>,
-    /// Text on the work in hand
+    /// Text on the work in hand; empty for none
     #[arg(long, value_name = "TEXT", requires = "done")]
-    message: Option<String>,
+    message: Option<MaybeEmpty>,
     #[command(flatten)]
     caller: Caller,
     #[command(flatten)]
@@ -35,7 +36,7 @@ pub(super) async fn run(args: HeartbeatArgs) -> Result<(), Stop> {
     let progress = args.done.map(|done| v1::Progress {
         done,
         total: args.total.unwrap_or_default(),
-        message: args.message.unwrap_or_default(),
+        message: args.message.unwrap_or_default().0,
         at: None,
     });
     let request = v1::HeartbeatRunRequest { run_id: args.run_id, lease_epoch: args.lease_epoch, progress };

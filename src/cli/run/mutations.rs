@@ -8,10 +8,11 @@ use clap::builder::NonEmptyStringValueParser;
 use super::phases::{Begin, Stand};
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{self, ContentSource, Label, MaxRunning, MetadataSource, Route};
+use crate::cli::fields::{self, JsonSource, Label, MaxRunning, Route};
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
 use crate::clock;
+use crate::text::{MaybeEmpty, count, seconds_or_duration, within};
 use runledger_proto::Struct;
 use runledger_proto::json::Named;
 use runledger_proto::v1;
@@ -20,7 +21,7 @@ use runledger_proto::v1;
 #[derive(Args, Debug)]
 pub(super) struct Holder {
     /// The epoch of the lease that you hold, where the run has one
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, value_parser = count::<u64>)]
     pub(super) lease_epoch: u64,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct Mutation {
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     request_id: Option<String>,
     /// Refuse unless the run is at this revision (start: 0 when it must not exist)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>)]
     pub(super) expected_revision: Option<u64>,
     #[command(flatten)]
     pub(super) caller: Caller,
@@ -73,19 +74,19 @@ pub(super) struct StartArgs {
     labels: Vec<Label>,
     /// The run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
-    metadata: Option<MetadataSource>,
+    metadata: Option<JsonSource>,
     /// Hold a lease on it: without a heartbeat for so long, it ends as failed
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     lease_ttl: Option<Duration>,
     /// Time that the run may stay pending; then it ends as aborted
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     start_timeout: Option<Duration>,
     /// Time that the run may be running; then it ends as aborted
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     run_timeout: Option<Duration>,
-    /// What whoever executes the run must know: a file with a JSON object, kept beside the run
-    #[arg(long, value_name = "FILE|-")]
-    input: Option<ContentSource>,
+    /// What whoever executes the run must know, kept beside the run
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
+    input: Option<JsonSource>,
     /// The run that starts this one
     #[arg(long, visible_alias = "parent-run-id", value_name = "RUN_ID")]
     parent: Option<String>,
@@ -93,7 +94,7 @@ pub(super) struct StartArgs {
     #[arg(long, visible_alias = "continues-run-id", value_name = "RUN_ID")]
     continues: Option<String>,
     /// Priority among the runs that wait for a claim, -100 to 100: the higher one comes first
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-100..=100))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = within(-100..=100_i32))]
     priority: Option<i32>,
     #[command(flatten)]
     begin: Begin,
@@ -113,13 +114,13 @@ pub(super) struct UpdateArgs {
     fallback_used: bool,
     /// The run's tab group; empty for none
     #[arg(long, visible_alias = "tab-group", value_name = "ID")]
-    tab_group_id: Option<String>,
+    tab_group_id: Option<MaybeEmpty>,
     /// The run's audit session; empty for none
     #[arg(long, visible_alias = "audit-session", value_name = "ID")]
-    audit_session_id: Option<String>,
+    audit_session_id: Option<MaybeEmpty>,
     /// The run's workflow; empty for none
     #[arg(long, visible_alias = "workflow", value_name = "ID")]
-    workflow_id: Option<String>,
+    workflow_id: Option<MaybeEmpty>,
     /// A label to set; repeat it for more
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<Label>,
@@ -128,12 +129,12 @@ pub(super) struct UpdateArgs {
     remove_labels: Vec<String>,
     /// A merge patch on the run's own data: objects merge, null deletes
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
-    metadata: Option<MetadataSource>,
+    metadata: Option<JsonSource>,
     /// The iteration that the run has come to, where its lifecycle does not count them
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u32>)]
     iteration: Option<u32>,
     /// Priority of a pending run among those that wait for a claim, -100 to 100; with nothing else
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(i32).range(-100..=100))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = within(-100..=100_i32))]
     priority: Option<i32>,
     /// Why the phase suspends the run, for people [default: the phase's name]
     #[arg(long, value_name = "TEXT", requires = "phase")]
@@ -142,7 +143,7 @@ pub(super) struct UpdateArgs {
     #[arg(long, value_name = "TEXT", requires = "phase")]
     resume_hint: Option<String>,
     /// Time that it may wait in the phase [default: as the lifecycle has it]
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration, requires = "phase")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration, requires = "phase")]
     suspend_timeout: Option<Duration>,
     #[command(flatten)]
     stand: Stand,
@@ -157,9 +158,9 @@ pub(super) struct UpdateArgs {
 /// The flag by which a call says what came of the run.
 #[derive(Args, Debug)]
 struct Left {
-    /// What came of the run, replacing what was there: a file with a JSON object, kept beside the run
-    #[arg(long, value_name = "FILE|-")]
-    result: Option<ContentSource>,
+    /// What came of the run, replacing what was there: kept beside the run
+    #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
+    result: Option<JsonSource>,
 }
 
 impl Left {
@@ -174,7 +175,7 @@ pub(super) struct CompleteArgs {
     run_id: String,
     /// A last merge patch on the run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
-    metadata: Option<MetadataSource>,
+    metadata: Option<JsonSource>,
     #[command(flatten)]
     stand: Stand,
     #[command(flatten)]
@@ -230,10 +231,10 @@ pub(super) struct ClaimArgs {
     /// The run
     run_id: String,
     /// Time that the lease lasts without a heartbeat
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration, default_value = "30s")]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration, default_value = "30s")]
     lease_ttl: Duration,
     /// Refuse unless the run is at this epoch (0: it never had a lease)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>)]
     expected_epoch: Option<u64>,
     /// Refuse to start a pending run while N (1 to 100) with the same value of this label are running that were
     /// claimed so
@@ -248,7 +249,7 @@ pub(super) struct ReleaseArgs {
     /// The run
     run_id: String,
     /// The epoch of the lease that you hold
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>)]
     lease_epoch: u64,
     /// The run was claimed and nothing was done: it is ready for the next claim, as if it had not been claimed
     #[arg(long)]
@@ -265,7 +266,7 @@ pub(super) struct RequestAbortArgs {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Time that the run may go on; then the authority ends it [default: as long as it likes]
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     grace: Option<Duration>,
     #[command(flatten)]
     mutation: Mutation,
@@ -326,9 +327,9 @@ pub(super) async fn update(args: UpdateArgs) -> Result<(), Stop> {
     });
     let request = v1::UpdateRunRequest {
         run_id: args.run_id,
-        audit_session_id: args.audit_session_id,
-        tab_group_id: args.tab_group_id,
-        workflow_id: args.workflow_id,
+        audit_session_id: args.audit_session_id.map(|text| text.0),
+        tab_group_id: args.tab_group_id.map(|text| text.0),
+        workflow_id: args.workflow_id.map(|text| text.0),
         route: fields::route(args.route),
         fallback_used: args.fallback_used,
         metadata: read(args.metadata.as_ref())?,
@@ -456,6 +457,6 @@ pub(super) fn show<A: Named>(
     Ok(out.flush()?)
 }
 
-fn read(source: Option<&MetadataSource>) -> Result<Option<Struct>, Stop> {
-    source.map(MetadataSource::read).transpose()
+fn read(source: Option<&JsonSource>) -> Result<Option<Struct>, Stop> {
+    source.map(|source| source.read("--metadata")).transpose()
 }

@@ -3,6 +3,7 @@
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
+use crate::text::within;
 use runledger_proto::v1;
 
 /// The flags of a start.
@@ -14,7 +15,7 @@ pub(super) struct Begin {
     #[command(flatten)]
     stand: Stand,
     /// Iteration that the run may come to at most [default: what its lifecycle says]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = within(1..=u32::MAX))]
     max_iterations: Option<u32>,
     /// What happens to a run that would begin one more [default: what its lifecycle says, else refuse]
     #[arg(long, value_name = "EFFECT", value_enum)]

@@ -9,6 +9,7 @@ use super::mutations::{Holder, Mutation};
 use super::phases::Stand;
 use crate::cli::ending::Stop;
 use crate::cli::fields::{self, MaxRunning};
+use crate::text::{seconds_or_duration, within};
 use runledger_proto::v1;
 
 #[derive(Args, Debug)]
@@ -25,10 +26,10 @@ pub(super) struct SuspendArgs {
     #[arg(long, value_name = "TEXT")]
     resume_hint: Option<String>,
     /// Time that it may wait; then the authority aborts it [default: for ever]
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     suspend_timeout: Option<Duration>,
     /// Time that it may be ready then; not claimed by then, it ends as FAILED / ORPHANED [default: for ever]
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     ready_timeout: Option<Duration>,
     /// Let it count towards --max-running all the same
     #[arg(long)]
@@ -49,13 +50,13 @@ pub(super) struct ResumeArgs {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Take its lease for so long, and execute it [default: the next claim takes the run]
-    #[arg(long, value_name = "DURATION", value_parser = fields::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     lease_ttl: Option<Duration>,
     /// Refuse where N (1 to 100) runs with its value of this label are running that were claimed so
     #[arg(long, value_name = "LABEL=N", requires = "lease_ttl")]
     max_running: Option<MaxRunning>,
     /// Iteration that it may come to from now on
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = within(1..=u32::MAX))]
     max_iterations: Option<u32>,
     #[command(flatten)]
     stand: Stand,

@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::duration;
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
+use crate::text::seconds_or_duration;
 use runledger_client::Kind;
 use runledger_proto::v1;
 
@@ -25,7 +25,7 @@ pub(super) struct WaitArgs {
     /// The run
     run_id: String,
     /// Time to wait: seconds, or such as 30m [default: as long as it takes]
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     timeout: Option<Duration>,
     /// Wait until it has ended, or is suspended so that somebody has to do something
     #[arg(long)]

@@ -7,6 +7,7 @@ use crate::cli::ending::Stop;
 use crate::cli::output::Output;
 use crate::cli::view::{self, Happening};
 use crate::cli::watch::printed;
+use crate::text::count;
 use runledger_client::{RunWatch, follow};
 use runledger_proto::v1::watch_run_response::Frame;
 use runledger_proto::v1::{WatchRunRequest, WatchRunResponse};
@@ -16,11 +17,11 @@ pub(super) struct WatchArgs {
     /// The run
     run_id: String,
     /// Begin with the event after this revision; 0 is the whole history
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u64>)]
     after_revision: Option<u64>,
     /// The `ledgerEpoch` of the frame that named the revision, 0 where it named none: a ledger that was restored or
     /// failed over since is told of
-    #[arg(long, value_name = "EPOCH", requires = "after_revision")]
+    #[arg(long, value_name = "EPOCH", requires = "after_revision", value_parser = count::<u64>)]
     ledger_epoch: Option<u64>,
     /// End with 4 when the stream is cut
     #[arg(long)]

@@ -27,9 +27,10 @@ use self::papers::Papers;
 use self::program::{Input, Program};
 use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
-use crate::cli::fields::{Label, MaxRunning, MetadataSource, at_least_one, duration, labels, suspension_kind};
+use crate::cli::fields::{JsonSource, Label, MaxRunning, at_least_one, labels, suspension_kind};
 use crate::cli::view;
 use crate::supervise::signals::Signals;
+use crate::text::seconds_or_duration;
 
 /// The reason why the program was told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +72,7 @@ pub(super) struct WorkerArgs {
     run_id: Option<String>,
     /// The run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
-    metadata: Option<MetadataSource>,
+    metadata: Option<JsonSource>,
     /// Claim suspended runs that are ready to go on as well: the program can take one up where it was left
     #[arg(long, requires = "claim")]
     resumable: bool,
@@ -89,16 +90,16 @@ pub(super) struct WorkerArgs {
     #[arg(long, value_name = "N", requires = "claim", value_parser = at_least_one)]
     runs: Option<u64>,
     /// End when there is no run to claim for this long, or none that --max-running lets run [default: wait for ever]
-    #[arg(long, value_name = "DURATION", requires = "claim", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", requires = "claim", value_parser = seconds_or_duration)]
     idle: Option<Duration>,
     /// Time that the run lives without a heartbeat; a heartbeat is sent every third of it
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = seconds_or_duration)]
     lease_ttl: Duration,
     /// Time that the program may go on after SIGTERM; then SIGKILL. The end of an abort's grace may come sooner
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = seconds_or_duration)]
     kill_after: Duration,
     /// Time to try to report the run's end
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = seconds_or_duration)]
     report_for: Duration,
     #[command(flatten)]
     server: Server,
@@ -146,7 +147,7 @@ async fn start(args: &WorkerArgs, worker: &mut Worker) -> Result<Held, Stop> {
         run_id: args.run_id.clone().unwrap_or_default(),
         workflow_id: args.workflow_id.clone().unwrap_or_default(),
         labels: args.labels()?,
-        metadata: args.metadata.as_ref().map(MetadataSource::read).transpose()?,
+        metadata: args.metadata.as_ref().map(|metadata| metadata.read("--metadata")).transpose()?,
         ..v1::StartRunRequest::default()
     };
     match worker.start(request).await? {

@@ -4,9 +4,10 @@ use super::super::tree::Kind;
 use super::Read;
 use super::fields::Field;
 use crate::domain::limits::TIMEOUT_MS_MAX;
+use crate::text::{count, duration, share};
 
-/// The units of a duration, the largest first, with their milliseconds.
-const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+/// The units of a duration.
+const UNITS: [&str; 5] = ["d", "h", "m", "s", "ms"];
 
 impl Read {
     /// `true` or `false`, and no other word for it.
@@ -23,11 +24,8 @@ impl Read {
 
     /// A whole number within bounds, in decimal digits.
     pub(super) fn whole(&mut self, field: &Field<'_>, min: u64, max: u64) -> Option<u64> {
-        let is_whole = |text: &&str| {
-            let has_zeros = text.len() > 1 && text.starts_with('0');
-            !text.is_empty() && !has_zeros && text.bytes().all(|byte| byte.is_ascii_digit())
-        };
-        let number = plain(field).filter(is_whole).and_then(|text| text.parse().ok());
+        let has_zeros = |text: &str| text.len() > 1 && text.starts_with('0');
+        let number = plain(field).filter(|text| !has_zeros(text)).and_then(|text| count(text).ok());
         let number = number.filter(|number| (min..=max).contains(number));
         if number.is_none() {
             self.mistyped(field, &format!("a whole number from {min} to {max}"));
@@ -37,9 +35,7 @@ impl Read {
 
     /// A number above 0, at most 1.
     pub(super) fn share(&mut self, field: &Field<'_>) -> Option<f64> {
-        let is_decimal = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit() || b".eE+-".contains(&byte));
-        let share = plain(field).filter(is_decimal).and_then(|text| text.parse().ok());
-        let share = share.filter(|share| *share > 0.0 && *share <= 1.0);
+        let share = plain(field).and_then(|text| share(text).ok()).filter(|share| *share > 0.0);
         if share.is_none() {
             self.mistyped(field, "a number above 0, at most 1");
         }
@@ -81,22 +77,18 @@ pub(super) fn plain<'a>(field: &Field<'a>) -> Option<&'a str> {
     }
 }
 
-/// The milliseconds of numbers with units, the larger units first and each one once.
-fn milliseconds(mut text: &str) -> Option<u64> {
-    let (mut units, mut sum) = (UNITS.iter(), 0_u64);
-    if text.is_empty() {
-        return None;
+/// The milliseconds of numbers with units, written without blanks and fractions, as every release reads them.
+fn milliseconds(text: &str) -> Option<u64> {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
+        if digits == 0 || !UNITS.contains(&&rest[digits..digits + letters]) {
+            return None;
+        }
+        rest = &rest[digits + letters..];
     }
-    while !text.is_empty() {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, rest) = text.split_at(digits);
-        let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let (unit, rest) = rest.split_at(letters);
-        let (_, each) = units.find(|(name, _)| *name == unit)?;
-        sum = sum.checked_add(number.parse::<u64>().ok()?.checked_mul(*each)?)?;
-        text = rest;
-    }
-    Some(sum)
+    duration(text).ok().and_then(|duration| u64::try_from(duration.as_millis()).ok())
 }
 
 #[cfg(test)]

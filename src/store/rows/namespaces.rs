@@ -1,8 +1,11 @@
 //! Rows of `namespaces`, and the statements on them that both databases take.
 
+use std::time::Duration;
+
 use super::{Columns, Reader};
-use crate::domain::{Namespace, NamespaceRecord, NamespaceRow, NamespaceSettings, Quotas, Retention, Used};
+use crate::domain::{Namespace, NamespaceRecord, NamespaceRow, NamespaceSettings, Quotas, Retention, Time, Used};
 use crate::store::StoreError;
+use crate::store::retention::Retained;
 
 /// The columns of a namespace.
 macro_rules! namespace_columns {
@@ -62,13 +65,22 @@ pub(in crate::store) fn side<R: Columns>(row: &R) -> Result<NamespaceRow, StoreE
 }
 
 /// The namespaces that do not keep all runs for ever.
-pub(in crate::store) const RETENTIONS: &str = "-- retention.retentions
-select name, keep_completed_ms, keep_aborted_ms, keep_failed_ms, keep_until_exported from namespaces
+macro_rules! retentions {
+    ($now:literal) => {
+        concat!(
+            "-- retention.retentions
+select name, keep_completed_ms, keep_aborted_ms, keep_failed_ms, keep_until_exported, revision, updated_at, ",
+            $now,
+            " as now from namespaces
 where keep_completed_ms is not null or keep_aborted_ms is not null or keep_failed_ms is not null
-order by name";
+order by name"
+        )
+    };
+}
+pub(in crate::store) use retentions;
 
-/// A namespace and its retention, from [`RETENTIONS`].
-pub(in crate::store) fn retention<R: Columns>(row: &R) -> Result<(Namespace, Retention), StoreError> {
+/// A namespace and its retention, from [`retentions`].
+pub(in crate::store) fn retained<R: Columns>(row: &R) -> Result<Retained, StoreError> {
     let row = Reader { table: "namespaces", row, key: &|| "a namespace's retention".to_owned() };
     let retention = Retention {
         completed_ms: row.get((1, "keep_completed_ms"))?,
@@ -76,5 +88,12 @@ pub(in crate::store) fn retention<R: Columns>(row: &R) -> Result<(Namespace, Ret
         failed_ms: row.get((3, "keep_failed_ms"))?,
         until_exported: row.get((4, "keep_until_exported"))?,
     };
-    Ok((row.get((0, "name"))?, retention))
+    let (changed, now): (Time, Time) = (row.get((6, "updated_at"))?, row.get((7, "now"))?);
+    let micros = u64::try_from(now.micros().saturating_sub(changed.micros())).unwrap_or(0);
+    Ok(Retained {
+        namespace: row.get((0, "name"))?,
+        retention,
+        revision: row.get((5, "revision"))?,
+        unchanged_for: Duration::from_micros(micros),
+    })
 }

@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use runledger::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
-    PutLifecycle, PutOutcome, PutRefusal, Renewal, Retention, Revision, Run, RunId, RunKey, Shard,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard,
 };
 use runledger::store::contents::Beside;
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use runledger::store::retention::{Due, Purged, Walk};
+use runledger::store::retention::{Due, Purged, Retained, Walk};
 use runledger::store::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, LoggedEvent, Namespaces, OfLedger, Page,
     Purges, RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
@@ -421,7 +421,7 @@ impl Lifecycles for Wrapped {
 
 #[async_trait]
 impl Purges for Wrapped {
-    async fn retentions(&self) -> Result<Vec<(Namespace, Retention)>, StoreError> {
+    async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
         self.store.retentions().await
     }
 

@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::cli::ending::{Stop, say};
+use crate::text::count;
 
 /// Interval at which the guard looks whether a program that was told to end has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -126,6 +127,7 @@ fn spawn(kill_after: Duration) -> io::Result<Process> {
 #[derive(Args, Debug)]
 pub(in crate::cli::run) struct GuardArgs {
     /// Time that a program may go on after SIGTERM, in milliseconds
+    #[arg(value_parser = count::<u64>)]
     kill_after_ms: u64,
 }
 

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::domain::limits::{CONTENT_BYTES_MAX, METADATA_DEPTH_MAX};
 use crate::private;
+use crate::text::object;
 
 /// Bytes of a result that are read: an object may be written with any space between its parts.
 const READ_BYTES_MAX: usize = 16 * CONTENT_BYTES_MAX;
@@ -75,8 +76,7 @@ impl Papers {
         if text.len() > READ_BYTES_MAX {
             return Err(format!("is more than {READ_BYTES_MAX} bytes"));
         }
-        let object: serde_json::Map<_, _> =
-            serde_json::from_str(&text).map_err(|error| format!("is no JSON object: {error}"))?;
+        let object = object(&text).map_err(|error| format!("is no JSON object that can be kept as it is: {error}"))?;
         if object.values().map(depth).max().unwrap_or(0) >= METADATA_DEPTH_MAX {
             return Err(format!("has more than {METADATA_DEPTH_MAX} objects and lists in one another"));
         }

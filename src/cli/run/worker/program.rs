@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::guard::Guard;
+use crate::text::count;
 
 /// The part of the program's last output on standard error that becomes the reason of its failure.
 const LAST_LINES_MAX: usize = 20;
@@ -242,8 +243,8 @@ fn progress_of(line: &str) -> Option<(u64, u64, String)> {
     let said = line.trim_end().strip_prefix(PROGRESS)?;
     let (numbers, message) = said.split_once(' ').unwrap_or((said, ""));
     let (done, total): (u64, u64) = match numbers.split_once('/') {
-        Some((done, total)) => (done.parse().ok()?, total.parse().ok()?),
-        None => (numbers.parse().ok()?, 0),
+        Some((done, total)) => (count(done).ok()?, count(total).ok()?),
+        None => (count(numbers).ok()?, 0),
     };
     let message = message.replace('\0', "");
     let message = message[..message.floor_char_boundary(crate::domain::limits::PROGRESS_MESSAGE_BYTES_MAX)].to_owned();
@@ -266,9 +267,15 @@ mod tests {
         ] {
             assert_eq!(progress_of(line).unwrap(), (done, total, message.to_owned()));
         }
-        for line in
-            ["progress 1/2", " ::progress 1/2", "::progress", "::progress x/2", "::progress 3/2", "::progress -1"]
-        {
+        for line in [
+            "progress 1/2",
+            " ::progress 1/2",
+            "::progress",
+            "::progress x/2",
+            "::progress 3/2",
+            "::progress -1",
+            "::progress +1",
+        ] {
             assert_eq!(progress_of(line), None, "{line}");
         }
         let long = progress_of(&format!("::progress 1/2 {}", "é".repeat(200))).unwrap();

@@ -1,13 +1,15 @@
 //! Purges: the walk over a shard's log, and the one statement that takes what it has found.
 
-use crate::domain::{Namespace, Position, Positions, Retention, Revision, RunId, Shard, Status, Steady, Time};
+use crate::domain::{Namespace, Position, Positions, Revision, RunId, Shard, Status, Steady, Time};
 use crate::store::StoreError;
 use crate::store::postgres::rows::{Reader, bigint, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::writing::writing;
 use crate::store::postgres::{min_release, read};
-use crate::store::retention::{Due, Purged, Step, WALK_EVENTS_MAX, Walk};
-use crate::store::rows::namespaces::{RETENTIONS, retention};
+use crate::store::retention::{Due, Purged, Retained, Step, WALK_EVENTS_MAX, Walk};
+use crate::store::rows::namespaces::{retained, retentions};
+
+const RETENTIONS: &str = retentions!("clock_timestamp()");
 
 const WALKED: &str = "-- retention.walked
 select position from retention_walks
@@ -172,10 +174,8 @@ async fn positions(
     Ok(positions)
 }
 
-pub(in crate::store::postgres) async fn retentions(
-    sessions: &Sessions,
-) -> Result<Vec<(Namespace, Retention)>, StoreError> {
-    read::rows(sessions, RETENTIONS, &[]).await?.iter().map(retention).collect()
+pub(in crate::store::postgres) async fn retentions(sessions: &Sessions) -> Result<Vec<Retained>, StoreError> {
+    read::rows(sessions, RETENTIONS, &[]).await?.iter().map(retained).collect()
 }
 
 pub(in crate::store::postgres) async fn walked(

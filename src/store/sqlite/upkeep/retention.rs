@@ -4,14 +4,16 @@ use std::ops::ControlFlow;
 
 use rusqlite::{Connection, params};
 
-use crate::domain::{Namespace, Position, Positions, Retention, RunId, Shard, Status, Steady, Time};
+use crate::domain::{Namespace, Position, Positions, RunId, Shard, Status, Steady, Time};
 use crate::store::StoreError;
 use crate::store::dialect::content_bytes;
-use crate::store::retention::{Due, Purged, Step, WALK_EVENTS_MAX, Walk};
-use crate::store::rows::namespaces::{RETENTIONS, retention};
+use crate::store::retention::{Due, Purged, Retained, Step, WALK_EVENTS_MAX, Walk};
+use crate::store::rows::namespaces::{retained, retentions};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Reader, all, bigint, each, execute, first};
 use crate::store::sqlite::writer::begin;
+
+const RETENTIONS: &str = retentions!("$1");
 
 const WALKED: &str = "-- retention.walked
 select position from retention_walks
@@ -126,8 +128,11 @@ fn positions(
     Ok(positions)
 }
 
-pub(in crate::store::sqlite) fn retentions(connection: &Connection) -> Result<Vec<(Namespace, Retention)>, StoreError> {
-    all(connection, RETENTIONS, (), |row| retention(row))
+pub(in crate::store::sqlite) fn retentions(
+    connection: &Connection,
+    clock: Time,
+) -> Result<Vec<Retained>, StoreError> {
+    all(connection, RETENTIONS, [clock.micros()], |row| retained(row))
 }
 
 pub(in crate::store::sqlite) fn walked(
