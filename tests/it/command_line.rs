@@ -12,6 +12,7 @@ mod lists;
 mod rights;
 mod screen;
 mod secured;
+mod texts;
 
 use clap::{Command, CommandFactory as _};
 use runledger::app::STOP_WAIT_MAX;

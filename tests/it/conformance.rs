@@ -88,6 +88,7 @@ conformance! { conforms:
         what_was_found_by_settings_that_hold_no_more_stays
         a_run_is_kept_until_its_events_were_exported_where_its_namespace_wants_it
         another_retention_is_looked_for_from_the_beginning
+        nothing_is_purged_within_an_hour_of_a_change
         what_cannot_be_read_in_one_shard_keeps_no_other_from_being_purged
         a_run_that_is_written_meanwhile_is_left_alone
         a_commit_that_knew_the_run_does_not_bring_it_back

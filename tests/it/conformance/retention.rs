@@ -6,7 +6,7 @@ use runledger::domain::{
     Ask, Command, Ending, NamespaceAsk, NamespaceRefusal, Position, RedactedPath, Redaction, Refusal, Retention,
     Revision, Run, RunKey, Shard, Status,
 };
-use runledger::retention::{Mode, Quiets, walk};
+use runledger::retention::{GRACE, Mode, Quiets, walk};
 use runledger::store::contents::Beside;
 use runledger::store::retention::{PURGE_RUNS_MAX, Purged, Walk};
 use runledger::store::{PAGE_BYTES_MAX, Store, StoreError};
@@ -38,6 +38,11 @@ async fn keeps(store: &dyn Store, namespace: &str, retention: Retention) {
 
 async fn purge(store: &dyn Store) -> Purged {
     walk(store, None, Mode::Purge, &mut Quiets::default(), |_| ControlFlow::Continue(())).await.unwrap()
+}
+
+/// The same by a server, which leaves alone what was changed lately. What it knows is its own, and goes with it.
+async fn purge_as_servers_do(store: &dyn Store) -> Purged {
+    walk(store, None, Mode::Purge, &mut Quiets::with_grace(GRACE), |_| ControlFlow::Continue(())).await.unwrap()
 }
 
 /// An event in every shard, of runs that go on: a shard's newest event is never purged.
@@ -407,4 +412,35 @@ pub(crate) async fn more_runs_than_one_purge_takes_are_all_purged<F: Fixture>(fi
     assert!(steps.iter().all(|runs| *runs <= PURGE_RUNS_MAX as u64) && steps.len() > 1, "{steps:?}");
     let page = store.changes(&beginning(store), 10_000, PAGE_BYTES_MAX).await.unwrap().whole().unwrap();
     assert!(page.iter().all(|logged| !ids.iter().any(|id| logged.event.key.run_id == id.as_str())));
+}
+
+pub(crate) async fn nothing_is_purged_within_an_hour_of_a_change<F: Fixture>(mut fixture: F) {
+    let minutes = |minutes: u64| minutes * 60_000;
+    let store = fixture.store();
+    // The row of `default` was made by the machine's clock, and not by the test's.
+    make(store, "team-a", None).await;
+    apply(store, within("team-a", start("done"))).await;
+    apply(store, within("team-a", complete("done"))).await;
+    fixture.pass(minutes(200)).await;
+    newest(store, "later").await;
+    keeps(store, "team-a", Retention { completed_ms: Some(minutes(1)), ..Retention::default() }).await;
+    assert_eq!(purge_as_servers_do(store).await, Purged::default(), "it was changed a moment ago");
+    fixture.pass(minutes(59)).await;
+    // Neither a restart nor another replica knows it otherwise.
+    fixture.reopen().await;
+    let replica = fixture.replica().await;
+    for store in [fixture.store(), &*replica] {
+        assert_eq!(purge_as_servers_do(store).await, Purged::default(), "it was changed within the hour");
+    }
+    let store = fixture.store();
+    // It is taken back, and another change begins the hour anew.
+    keeps(store, "team-a", Retention { completed_ms: Some(minutes(2)), ..Retention::default() }).await;
+    fixture.pass(minutes(59)).await;
+    assert_eq!(purge_as_servers_do(store).await, Purged::default());
+    let mut quiets = Quiets::default();
+    let previewed = walk(store, None, Mode::Preview, &mut quiets, |_| ControlFlow::Continue(())).await.unwrap();
+    fixture.pass(minutes(2)).await;
+    let purged = purge_as_servers_do(store).await;
+    assert_eq!(purged, previewed, "a preview tells what the hour holds back");
+    assert_eq!(purged, Purged { runs: 1, events: 2 });
 }
