@@ -18,11 +18,7 @@ const EXPECTED: &str = "expected a duration such as 500ms, 90s, 1m 30s, 2h or 3d
 ///
 /// The form that a duration must have.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    // A sign says nothing of a length, a comma says thousands here and parts there, and a length that lies behind is
-    // none. ISO 8601 begins with a P.
-    let begins = text.starts_with(|first: char| first.is_ascii_digit() || first == 'P');
-    let is_plain = text.is_ascii() && begins && !text.contains(['-', '+', ',']) && !text.ends_with("ago");
-    let parsed = if is_plain { text.parse::<Span>().ok() } else { None };
+    let parsed = if is_formed(text) { text.parse::<Span>().ok() } else { None };
     let duration = parsed.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()).ok());
     let duration = duration.and_then(|duration| Duration::try_from(duration).ok());
     let duration = duration.filter(|duration| duration.as_secs() <= SECONDS_MAX).ok_or(EXPECTED)?;
@@ -30,6 +26,35 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("{EXPECTED}, and nothing finer than 1ms"));
     }
     Ok(duration)
+}
+
+/// Whether a text is numbers with units and nothing else: a sign says nothing of a length, a comma says thousands here and
+/// parts there, and blanks at the ends come of something that is missing. ISO 8601 begins with a P.
+fn is_formed(text: &str) -> bool {
+    // What is finer than a nanosecond would be dropped.
+    let digits = |part: &str| part.bytes().take_while(u8::is_ascii_digit).count();
+    if text.split('.').skip(1).any(|part| digits(part) > 9) {
+        return false;
+    }
+    if text.starts_with('P') {
+        return text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
+    }
+    let mut rest = text;
+    while !rest.is_empty() {
+        let unit = rest.trim_start_matches(|char: char| char.is_ascii_digit() || char == '.');
+        let name = unit.strip_prefix(' ').unwrap_or(unit);
+        let after = name.trim_start_matches(|char: char| char.is_ascii_alphabetic());
+        if unit.len() == rest.len() || after.len() == name.len() || after == " " {
+            return false;
+        }
+        let (number, word) = (&rest[..rest.len() - unit.len()], &name[..name.len() - after.len()]);
+        let is_finest = word == "ms" || word.starts_with("mil");
+        if word.starts_with(['u', 'n']) || word.starts_with("mic") || (is_finest && number.contains('.')) {
+            return false;
+        }
+        rest = after.strip_prefix(' ').unwrap_or(after);
+    }
+    !text.is_empty()
 }
 
 /// Seconds, or a number with a unit.
@@ -136,6 +161,13 @@ mod tests {
             "1h/2",
             "5s5",
             "h5",
+            "0.0000000001s",
+            "0.0000001ms",
+            "1.5ms",
+            "1000us",
+            "1000000ns",
+            "1.00000000001h",
+            "1:30:00",
         ] {
             assert!(duration(text).is_err(), "{text:?}: {:?}", duration(text));
         }

@@ -250,7 +250,7 @@ fn a_retention_has_a_unit() {
             let command = Command::new("alone").no_binary_name(true).arg(alone);
             command.try_get_matches_from([format!("--alone={text}")]).is_ok()
         };
-        for (text, means) in forms::durations() {
+        for (text, means) in forms::durations().into_iter().filter(|(text, _)| text != "ever") {
             let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
             assert!(!is_taken(&text) || (means.is_some() && !is_bare), "{called}: {text:?}");
         }
