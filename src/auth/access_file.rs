@@ -175,7 +175,7 @@ impl Place<'_> {
         if raw.roles.is_empty() {
             self.wrong::<()>("roles must name one at least: reader, reporter, operator or admin");
         }
-        let is_for_all = roles.iter().any(|role| role.reaches_all());
+        let is_for_all = roles.iter().any(|role| role.operates());
         let agents = match (raw.agents.is_some(), is_for_all) {
             (true, _) => agents?,
             (false, true) => vec![Template::parse("*").ok()?],

@@ -32,9 +32,9 @@ impl Role {
         }
     }
 
-    /// Whether whoever has the role writes the runs of every agent.
+    /// Whether whoever has the role writes the runs of every agent, suspends what another holds, and approves.
     #[must_use]
-    pub fn reaches_all(self) -> bool {
+    pub fn operates(self) -> bool {
         match self {
             Self::Reader | Self::Reporter => false,
             Self::Operator | Self::Admin => true,
@@ -62,9 +62,14 @@ impl Grant {
         self.roles.iter().any(|role| access.is_allowed_to(*role))
     }
 
-    /// Whether the grant reaches the runs of every agent.
-    fn reaches_all(&self) -> bool {
-        self.roles.iter().any(|role| role.reaches_all()) || self.agents.contains(&Pattern::Any)
+    /// Whether one of the roles is an operator's.
+    fn operates(&self) -> bool {
+        self.roles.iter().any(|role| role.operates())
+    }
+
+    /// Whether the grant is for every agent.
+    fn is_for_all(&self) -> bool {
+        self.agents.contains(&Pattern::Any)
     }
 }
 
@@ -145,8 +150,11 @@ impl Grants {
         if agent.as_ref().is_some_and(|agent| !patterns().any(|pattern| pattern.matches(agent))) {
             return Err(Lacking::Agent);
         }
-        if own().any(Grant::reaches_all) {
+        if own().any(Grant::operates) {
             return Ok(Allowed { agent_id: agent, agents: Agents::All });
+        }
+        if own().any(Grant::is_for_all) {
+            return Ok(Allowed { agent_id: agent, agents: Agents::AllAsReporter });
         }
         let agent_id = agent.or_else(|| the_only_one(patterns()));
         if access == Access::Report && agent_id.is_none() {

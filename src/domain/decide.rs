@@ -256,7 +256,7 @@ fn same_origin(
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     confined(run, command)?;
     match (&command.ask, run.status) {
-        // A resumption is open to those who may write the runs of others, and so is a suspension but for the holder's.
+        // A resumption and a suspension that is not the holder's are an operator's.
         (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Resume(_) | Ask::Sweep | Ask::Redact(_), _) => {
             Ok(())
         }

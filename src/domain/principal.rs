@@ -73,9 +73,12 @@ impl Principal {
 /// The agents whose runs a caller may write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Agents {
-    /// Every agent, and runs without an owner.
+    /// Every agent, and runs without an owner, as an operator: the caller also suspends what another holds, and
+    /// approves. Where nobody has an identity, everybody is believed to be one.
     #[default]
     All,
+    /// Every agent, and runs without an owner, as a reporter: what another holds is that one's to suspend.
+    AllAsReporter,
     /// The agents that one of these patterns stands for. A run without an owner is none of theirs before it is taken.
     Of(Arc<[Pattern]>),
 }
@@ -85,8 +88,17 @@ impl Agents {
     #[must_use]
     pub fn is_confined(&self) -> bool {
         match self {
-            Self::All => false,
+            Self::All | Self::AllAsReporter => false,
             Self::Of(_) => true,
+        }
+    }
+
+    /// Whether the caller suspends what another holds, and approves what another executed.
+    #[must_use]
+    pub fn is_operators(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::AllAsReporter | Self::Of(_) => false,
         }
     }
 
@@ -94,7 +106,7 @@ impl Agents {
     #[must_use]
     pub fn contains(&self, agent_id: &str) -> bool {
         match self {
-            Self::All => true,
+            Self::All | Self::AllAsReporter => true,
             Self::Of(patterns) => patterns.iter().any(|pattern| pattern.matches(agent_id)),
         }
     }

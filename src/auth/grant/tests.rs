@@ -55,10 +55,12 @@ fn a_reporter_that_has_one_agent_need_not_name_it() {
 fn a_reporter_of_all_agents_and_an_operator_write_every_run() {
     let all = Grants::new(vec![grant(&["team-a"], &[Role::Reporter], &["*"])]);
     let operator = Grants::new(vec![grant(&["team-a"], &[Role::Operator], &["*"])]);
-    for grants in [all, operator] {
+    for (grants, agents) in [(&all, Agents::AllAsReporter), (&operator, Agents::All)] {
         let allowed = grants.allow_as(Access::Report, "team-a", None).unwrap();
-        assert_eq!(allowed, Allowed { agent_id: None, agents: Agents::All });
+        assert_eq!(allowed, Allowed { agent_id: None, agents });
     }
+    let both = Grants::new(all.iter().chain(operator.iter()).cloned().collect());
+    assert!(both.allow_as(Access::Report, "team-a", None).unwrap().agents.is_operators());
 }
 
 #[test]

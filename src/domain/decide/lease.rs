@@ -16,9 +16,9 @@ pub(super) fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
         Ask::Complete(complete) => lease_is(run, rpc, complete.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
         Ask::Fail(fail) => lease_is(run, rpc, fail.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
         Ask::Release(release) => lease_is(run, rpc, release.lease_epoch.unwrap_or(LeaseEpoch::NONE), true),
-        // Who may write every run may suspend every run; others only what they hold.
+        // An operator suspends every run; others only what they hold.
         Ask::Suspend(suspend) => match suspend.lease_epoch {
-            None if !command.agents.is_confined() => Ok(()),
+            None if command.agents.is_operators() => Ok(()),
             asked => lease_is(run, rpc, asked.unwrap_or(LeaseEpoch::NONE), false),
         },
         Ask::GiveBack(claim) => lease_is(run, rpc, claim.lease_epoch, true),
@@ -58,11 +58,10 @@ pub(in crate::domain) fn lease_is(
     if may { Ok(()) } else { Err(Refusal::lease_lost(rpc, asked, run)) }
 }
 
-/// Whether an event grants a lease to a caller who is known by its identity alone: else the run's owner says who it is.
+/// Whether an event grants a lease to a caller who has proved an identity: else the run's owner says who it is.
 pub(super) fn is_grantee_named(command: &Command, changes: &Changes) -> bool {
-    let by = &command.principal;
     let is_granted = changes.supervision.lease.is_some_and(|lease| !lease.released && !lease.resting);
-    is_granted && by.identity.is_some() && by.agent_id.is_none()
+    is_granted && command.principal.identity.is_some()
 }
 
 /// The lease that follows the run's last one.

@@ -33,20 +33,18 @@ pub(super) fn approves(run: &Run, command: &Command, context: &Context<'_>) -> b
     run.suspension().is_some_and(awaits)
         && !run.is_ready()
         && complete.lease_epoch.is_none()
-        && !command.agents.is_confined()
+        && command.agents.is_operators()
         && !is_its_own_agents(run, command)
 }
 
 /// Whether the caller is the run's own agent: its owner, who was granted its lease, or who suspended it as its holder, or
-/// came to its limit.
+/// came to its limit. An identity is one caller, whatever agents it names.
 fn is_its_own_agents(run: &Run, command: &Command) -> bool {
     let principal = &command.principal;
     let is_owner = principal.agent_id.is_some() && principal.agent_id == run.agent_id;
     let is_one = |by: &Principal| {
         let is_named = by.agent_id.is_some() && by.agent_id == principal.agent_id;
-        // One identity may have several agents; one that is not named hides none.
-        let is_unnamed = by.agent_id.is_none() || principal.agent_id.is_none();
-        is_named || (is_unnamed && by.identity.is_some() && by.identity == principal.identity)
+        is_named || (by.identity.is_some() && by.identity == principal.identity)
     };
     let is_grantee = run.supervision.grantee.as_deref().is_some_and(is_one);
     is_owner || is_grantee || run.suspension().and_then(executed_by).is_some_and(is_one)

@@ -101,8 +101,8 @@ pub struct Supervision {
     /// The last lease was granted by a claim, and its holder has written nothing yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unbegun: Option<Box<Unbegun>>,
-    /// The caller that was granted the last lease, where it proved an identity and named no agent: else the run's owner
-    /// says who it is.
+    /// The caller that was granted the last lease, where it proved an identity: else the run's owner says who it is. Runs
+    /// that an earlier release wrote have none where it named an agent, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grantee: Option<Box<Principal>>,
     /// The total time that the run has been at rest, in microseconds, which does not count towards `run_timeout_ms`, and the

@@ -7,8 +7,9 @@ pub(super) fn rests(rpc: &str, epoch: LeaseEpoch, run: &Summary) -> String {
     let id = &run.run_id;
     let more = match rpc {
         "CompleteRun" => {
-            " To approve it takes a phase that may complete and waits for that, and somebody else than the run's own agent."
+            " To approve it takes a phase that may complete and waits for that, and an operator who did not execute the run."
         }
+        "SuspendRun" => " An operator names none.",
         _ => "",
     };
     format!(
@@ -31,6 +32,11 @@ pub(super) fn not_held(rpc: &str, asked: LeaseEpoch, epoch: LeaseEpoch, released
         }
         (false, true) if asked == LeaseEpoch::NONE => {
             format!("The lease of run {id} was released: claim the run, and name the epoch that you get.")
+        }
+        (false, false) if asked == LeaseEpoch::NONE && rpc == "SuspendRun" => {
+            format!(
+                "Run {id} has a lease, of epoch {epoch}: {rpc} is its holder's, who names the epoch, or an operator's."
+            )
         }
         (false, false) if asked == LeaseEpoch::NONE => {
             format!("Run {id} has a lease, of epoch {epoch}: {rpc} is its holder's, who names the epoch.")

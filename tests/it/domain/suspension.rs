@@ -228,7 +228,18 @@ fn a_confined_caller_suspends_what_it_holds_and_nothing_else() {
     let call = || suspend("run-1", "HELP", "which account?");
     assert_eq!(reason(&desk.refused(confined(call(), "agent-a"))), "LEASE_LOST", "it names no lease");
     assert_eq!(reason(&desk.refused(confined(held(call(), 1), "agent-b"))), "NOT_OWNER");
+    let reporter = |command: Command, agent: &str| Command { agents: Agents::AllAsReporter, ..command.by(agent) };
+    for agent in ["agent-a", "agent-b"] {
+        let told = desk.refused(reporter(call(), agent));
+        assert_eq!(reason(&told), "LEASE_LOST", "a reporter of all agents is no operator: {agent}");
+    }
     assert_eq!(desk.apply(confined(held(call(), 1), "agent-a")).suspension().unwrap().lease_epoch, Some(1.into()));
+    // It neither replaces what it did not say, nor lets the run wait on when somebody let it go on.
+    desk.apply(resume("run-1"));
+    assert_eq!(reason(&desk.refused(reporter(call(), "agent-b"))), "LEASE_LOST");
+    desk.apply(command("run-2", Operation::Start { deferred: false }).by("agent-a"));
+    let told = desk.apply(reporter(suspend("run-2", "HELP", "which account?"), "agent-b"));
+    assert!(told.suspension().is_some(), "a run without a lease is held by nobody");
 }
 
 #[test]
@@ -338,6 +349,42 @@ fn its_own_agent_does_not_replace_a_pause_by_leaving_out_what_it_holds() {
     let both = [Pattern::Exact("agent-a".to_owned()), Pattern::Exact("agent-b".to_owned())];
     let moves = Command { agents: Agents::Of(both.into()), ..update("run-1").phase("awaiting").by("agent-b") };
     assert_eq!(reason(&desk.refused(moves)), "NOT_OWNER");
+}
+
+#[test]
+fn an_identity_does_not_approve_what_it_executed_whatever_agents_it_names() {
+    let as_one = |mut command: Command, subject: &str, agent: Option<&str>| {
+        let identity = Identity { subject: subject.into(), issuer: "cluster".into() };
+        command.principal = Principal::authenticated(identity.into(), agent.map(Into::into));
+        command
+    };
+    let names = [None, Some("agent-a"), Some("agent-b")];
+    for worked in names {
+        for (approves, is_suspended_by_another) in names.into_iter().flat_map(|agent| [(agent, false), (agent, true)]) {
+            let mut desk = Desk::with(TASK);
+            desk.apply(as_one(leased("run-1").with("task"), "worker", worked));
+            desk.apply(as_one(held(update("run-1").phase("acting"), 1), "worker", worked));
+            if is_suspended_by_another {
+                desk.apply(as_one(suspend("run-1", "FEEDBACK", "?").phase("awaiting"), "person", None));
+            } else {
+                desk.apply(as_one(held(update("run-1").phase("awaiting"), 1), "worker", worked));
+            }
+            let refused = desk.refused(as_one(complete("run-1"), "worker", approves));
+            assert_eq!(reason(&refused), "LEASE_LOST", "{worked:?} {approves:?} {is_suspended_by_another}");
+            let reporter = Command { agents: Agents::AllAsReporter, ..as_one(complete("run-1"), "person", approves) };
+            assert_eq!(reason(&desk.refused(reporter)), "LEASE_LOST", "an approval is an operator's");
+            let approver = approves.filter(|agent| Some(*agent) != worked);
+            assert_eq!(desk.apply(as_one(complete("run-1"), "person", approver)).status, Status::Completed);
+        }
+    }
+    // Nor does it raise its own limit under another name.
+    let mut desk = Desk::default();
+    desk.apply(as_one(leased("run-1").max_iterations(1, LimitThen::Suspend), "worker", Some("agent-a")));
+    for iteration in 1..=2 {
+        desk.apply(as_one(held(update("run-1").iteration(iteration), 1), "worker", Some("agent-a")));
+    }
+    let raised = desk.refused(as_one(raising(resume("run-1"), 9), "worker", Some("agent-b")));
+    assert_eq!(reason(&raised), "SELF_RAISE");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A reporter writes runs of its own agents, and no others, by any call.
 
+use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
 use runledger_proto::v1::{
     AbortRunRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, FailRunRequest, GetRunRequest,
-    HeartbeatRunRequest, ListRunEventsRequest, PrincipalKind, ReleaseRunRequest, RequestAbortRequest, StartRunRequest,
-    UpdateRunRequest,
+    HeartbeatRunRequest, ListRunEventsRequest, PrincipalKind, PutLifecycleRequest, ReleaseRunRequest,
+    RequestAbortRequest, StartRunRequest, SuspendRunRequest, UpdateRunRequest,
 };
 use tonic::Status;
 
@@ -17,6 +18,8 @@ async fn place() -> Place {
         entry("b", &grant("*", "reporter", "\"b\"")),
         entry("any", &grant("*", "reporter", "\"*\"")),
         entry("operator", &grant("*", "operator", "\"*\"")),
+        entry("second", &grant("*", "operator", "\"*\"")),
+        entry("admin", &grant("*", "admin", "\"*\"")),
     ];
     Place::start(&access.concat()).await
 }
@@ -112,6 +115,56 @@ async fn a_run_without_an_owner_is_taken_before_a_reporter_writes_it() {
     let claimed = b.claim_next_run(claim).await.unwrap().into_inner().run.unwrap();
     assert_eq!((claimed.run_id.as_str(), claimed.agent_id.as_str()), ("waiting", "b"));
     assert_eq!(told(b.abort_run(abort).await), "OK", "it is its own now");
+}
+
+#[tokio::test]
+async fn a_run_that_another_holds_is_suspended_and_approved_by_an_operator_alone() {
+    let place = place().await;
+    let mut admin = LifecycleServiceClient::with_interceptor(place.channel(), Caller::of("admin"));
+    let declaration = "name: task\nphases:\n  acting: {initial: true, next: [awaiting]}\n  awaiting: {suspends: FEEDBACK, may_complete: true, next: [acting]}\n";
+    admin.put_lifecycle(PutLifecycleRequest { declaration: declaration.into() }).await.unwrap();
+    let started = |run_id: &str| StartRunRequest { lifecycle: "task".into(), lease_ttl: TTL, ..start(run_id) };
+    let complete = |run_id: &str| CompleteRunRequest { run_id: run_id.into(), ..Default::default() };
+    let suspend = |run_id: &str| SuspendRunRequest {
+        run_id: run_id.into(),
+        kind: "PAUSED".into(),
+        reason: "not now".into(),
+        ..Default::default()
+    };
+    // Whoever operates and executes is one caller, whatever it calls itself.
+    let executed = [("a", Some("a-1")), ("operator", None), ("operator", Some("x")), ("admin", Some("x"))];
+    for (nth, (token, agent)) in executed.into_iter().enumerate() {
+        let run_id = &format!("run-{nth}");
+        let as_agent = |agent: Option<&str>| place.client(Caller { agent: agent.map(Into::into), ..Caller::of(token) });
+        let mut worker = as_agent(agent);
+        worker.start_run(started(run_id)).await.unwrap();
+        for other in ["any", "b", "a"] {
+            let mut other = place.client(Caller { agent: (other == "a").then(|| "a-2".into()), ..Caller::of(other) });
+            assert_eq!(told(other.suspend_run(suspend(run_id)).await), "LEASE_LOST");
+        }
+        let awaits =
+            UpdateRunRequest { run_id: run_id.into(), phase: "awaiting".into(), lease_epoch: 1, ..Default::default() };
+        worker.update_run(awaits).await.unwrap();
+        for agent in [None, Some("x"), Some("y"), Some("a-1")] {
+            for approves in ["any", token] {
+                if approves == "a" && agent != Some("a-1") {
+                    continue;
+                }
+                let mut own = place.client(Caller { agent: agent.map(Into::into), ..Caller::of(approves) });
+                assert_eq!(told(own.complete_run(complete(run_id)).await), "LEASE_LOST", "{approves} as {agent:?}");
+            }
+        }
+        let mut second = place.client(Caller::of("second"));
+        assert_eq!(told(second.suspend_run(suspend("run-0")).await), if nth == 0 { "OK" } else { "RUN_NOT_RUNNING" });
+        if nth > 0 {
+            assert_eq!(told(second.complete_run(complete(run_id)).await), "OK", "{token} as {agent:?}");
+        } else {
+            assert_eq!(
+                told(second.abort_run(AbortRunRequest { run_id: run_id.into(), ..Default::default() }).await),
+                "OK"
+            );
+        }
+    }
 }
 
 #[tokio::test]
