@@ -163,6 +163,7 @@ impl Gate {
             let trusted = checked.trusted.load();
             sessions::held(&checked.sessions).end_denied(|session| {
                 let known = checked.known_by(&trusted, &session.credential)?;
+                checked.is_good_beside(&trusted, session.beside.as_ref())?;
                 if known.expires_at != session.expires_at {
                     // The call knows the former end alone: it comes back, and knows the other one.
                     return Err(BadCredential::Expired.into());
@@ -247,15 +248,19 @@ impl Checked {
             }
             Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect => Names::none(),
         };
+        let beside = credential.beside(asked.certificate);
+        self.is_good_beside(trusted, beside.as_ref())?;
         let expires_at = known.expires_at;
         let ends_at = expires_at.map(|end| self.ends_at(end));
         let mut admitted = Self::admit(known, access, names.clone())?;
         admitted.ends_at = ends_at;
         if asked.lasts {
-            let session = Arc::new(Session::new(credential, access, names, (expires_at, admitted.allowed())));
+            let session = Arc::new(Session::new((credential, beside), access, names, (expires_at, admitted.allowed())));
             sessions::held(&self.sessions).add(&session);
             // New rules may have come before the session was there to be told.
-            let known = self.known_by(&self.trusted.load(), &session.credential)?;
+            let trusted = self.trusted.load();
+            let known = self.known_by(&trusted, &session.credential)?;
+            self.is_good_beside(&trusted, session.beside.as_ref())?;
             let again = Self::admit(known, session.access, session.names.clone())?;
             if again.allowed() != admitted.allowed() {
                 return Err(BadCredential::Expired.into());
@@ -286,6 +291,15 @@ impl Checked {
         match known.expires_at {
             Some(end) if end.plus_ms(SKEW_MS) <= now => Err(BadCredential::Expired.into()),
             Some(_) | None => Ok(known),
+        }
+    }
+
+    /// Refuses a token that comes on a connection whose certificate names nobody, where certificates name somebody.
+    fn is_good_beside(&self, trusted: &Trusted, certificate: Option<&Credential>) -> Result<(), Denied> {
+        let known = certificate.map(|certificate| self.known_by(trusted, certificate)).transpose();
+        match known {
+            Ok(_) | Err(Denied::NoCredential) => Ok(()),
+            Err(_unknown) => Err(BadCredential::Certificate.into()),
         }
     }
 

@@ -20,6 +20,20 @@ pub(super) enum Credential {
     Certificate { name: String, issuer: String },
 }
 
+impl Credential {
+    fn of(certificate: Certificate<'_>) -> Self {
+        Self::Certificate { name: certificate.name.to_owned(), issuer: certificate.issuer.to_owned() }
+    }
+
+    /// The certificate of the connection, where this is a token and comes with one.
+    pub(super) fn beside(&self, certificate: Option<Certificate<'_>>) -> Option<Self> {
+        match self {
+            Self::Token(_) | Self::Jwt(_) => certificate.map(Self::of),
+            Self::Certificate { .. } => None,
+        }
+    }
+}
+
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -39,17 +53,14 @@ pub(super) enum Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// What a call shows, if it shows anything. A token names the caller, also on a connection with a certificate.
+    /// What a call shows, if it shows anything. A token names the caller, also on a connection with a certificate, which
+    /// [must be good as well](Credential::beside).
     pub(super) fn of(
         headers: &'a HeaderMap,
         certificate: Option<Certificate<'_>>,
     ) -> Result<Option<Self>, BadCredential> {
         let Some(token) = bearer(headers)? else {
-            let owned = |Certificate { name, issuer }: Certificate<'_>| Credential::Certificate {
-                name: name.to_owned(),
-                issuer: issuer.to_owned(),
-            };
-            return Ok(certificate.map(owned).map(Self::Credential));
+            return Ok(certificate.map(Credential::of).map(Self::Credential));
         };
         Ok(Some(if has_form(token) {
             Self::Jwt(token)

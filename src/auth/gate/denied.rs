@@ -43,6 +43,9 @@ pub enum BadCredential {
     /// The credential's time is over.
     #[error("its time is over")]
     Expired,
+    /// The token may be good, and the certificate of its connection is not.
+    #[error("nobody is known by the client certificate of its connection, which comes with the token")]
+    Certificate,
     /// A signed token is refused.
     #[error("{0}")]
     Jwt(JwtRefused),
@@ -57,6 +60,7 @@ impl BadCredential {
             Self::NotTaken => "NOT_TAKEN",
             Self::Unknown => "UNKNOWN",
             Self::Expired => "EXPIRED",
+            Self::Certificate => "CERTIFICATE",
             Self::Jwt(refused) => refused.name(),
         }
     }

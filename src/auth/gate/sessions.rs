@@ -14,6 +14,8 @@ use crate::domain::Time;
 #[derive(Debug)]
 pub struct Session {
     pub(super) credential: Credential,
+    /// The certificate of its connection, where a token names the caller.
+    pub(super) beside: Option<Credential>,
     pub(super) access: Access,
     pub(super) names: Names,
     /// The end of the credential, by which the call was let in.
@@ -25,10 +27,15 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(credential: Credential, access: Access, names: Names, known: (Option<Time>, Allowed)) -> Self {
-        let (expires_at, allowed) = known;
+    pub(super) fn new(
+        (credential, beside): (Credential, Option<Credential>),
+        access: Access,
+        names: Names,
+        (expires_at, allowed): (Option<Time>, Allowed),
+    ) -> Self {
         let writes = (access == Access::Report).then_some(allowed);
-        Self { credential, access, names, expires_at, writes, denied: OnceLock::new(), ended: CancellationToken::new() }
+        let (denied, ended) = (OnceLock::new(), CancellationToken::new());
+        Self { credential, beside, access, names, expires_at, writes, denied, ended }
     }
 
     /// Ends once the call is no longer let in, with the reason.

@@ -129,6 +129,38 @@ fn a_bad_token_does_not_fall_back_to_a_good_certificate_and_a_good_one_names_the
     assert!(matches!(look(&[("authorization", "Bearer rl_x")]), Looked::Denied(Denied::BadCredential(_))));
 }
 
+#[tokio::test]
+async fn a_good_token_does_not_let_in_a_certificate_that_names_nobody() {
+    let token =
+        format!("[[token]]\nname = \"by-token\"\nsha256 = \"{}\"\ngrants = [{READER}]\n", TokenHash::of(b"rl_a"));
+    let with = |name: &str| {
+        let entry = format!("[[certificate]]\nname = \"{name}\"\ngrants = [{REPORTER}]\n");
+        access_file::read(&(token.clone() + &entry)).unwrap()
+    };
+    let (gate, _) = gate(with("worker-*"));
+    let headers = headers(&[("authorization", "Bearer rl_a")]);
+    let asks = |gate: &Gate, name, lasts| {
+        let certificate = Some(Certificate { name, issuer: "CN=ca" });
+        let path = if lasts { "WatchRuns" } else { "GetRun" };
+        let path = format!("/runledger.v1.RunService/{path}");
+        gate.look(Asked { certificate, lasts, ..asked(&path, &headers) })
+    };
+    for lasts in [false, true] {
+        assert!(matches!(asks(&gate, "worker-1", lasts), Looked::Admitted(_)));
+        for unnamed in ["other", "", "worker"] {
+            let Looked::Denied(denied) = asks(&gate, unnamed, lasts) else { panic!("{unnamed} is let in") };
+            assert_eq!(denied, BadCredential::Certificate.into());
+        }
+    }
+    let Looked::Admitted(watch) = asks(&gate, "worker-1", true) else { panic!("a good one") };
+    let session = watch.session.unwrap();
+    gate.take(trusted(with("others-*")));
+    assert_eq!(session.until_denied().await, BadCredential::Certificate.into(), "its certificate names nobody now");
+    // Where certificates name nobody at all, one let the connection in, and no more.
+    gate.take(trusted(access_file::read(&token).unwrap()));
+    assert!(matches!(asks(&gate, "other", false), Looked::Admitted(_)));
+}
+
 #[test]
 fn the_checks_come_in_their_order() {
     let (gate, _) = gate(file(&[("rl_a", "", REPORTER)]));
