@@ -179,6 +179,7 @@ conformance! { conforms:
     ]
     namespaces: [
         a_namespace_is_made_changed_listed_and_deleted
+        of_one_name_that_many_make_at_once_one_is_made_and_the_others_find_it
         a_run_is_created_only_in_a_namespace_that_is_there
         a_namespace_with_a_run_is_not_deleted
         of_a_start_and_a_deletion_the_first_wins

@@ -305,7 +305,7 @@ fn files() -> Vec<(PathBuf, String)> {
 }
 
 /// Every source file under a folder of the project, with its path from there.
-fn files_of(folder: &str) -> Vec<(PathBuf, String)> {
+pub(crate) fn files_of(folder: &str) -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut folders = vec![root.clone()];
     let mut files = Vec::new();

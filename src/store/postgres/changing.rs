@@ -17,7 +17,8 @@ use crate::store::{ChangeError, StoreError};
 /// The time for a whole change: past it, the outcome is unknown.
 const CHANGE_MAX: Duration = Duration::from_secs(10);
 
-/// Attempts of a change whose transaction was rolled back because of somebody else's lock.
+/// Attempts of a change whose transaction was rolled back because of somebody else's lock, or of a row that somebody else
+/// made at once: the next attempt finds it.
 const ATTEMPTS_MAX: usize = 3;
 
 /// An attempt that failed.
@@ -51,7 +52,7 @@ pub(super) async fn change<T, R: fmt::Debug>(
                     return decided.map_err(ChangeError::Refused);
                 }
                 Err(Failed::NotApplied(error)) => {
-                    let again = errors::asks_for_retry(&error) && attempts < ATTEMPTS_MAX;
+                    let again = errors::is_overtaken(&error) && attempts < ATTEMPTS_MAX;
                     if errors::spares_session(&error) {
                         session.roll_back(ROLLBACK).await;
                     } else {

@@ -111,6 +111,12 @@ pub(super) fn is_lost_race(error: &Error) -> bool {
         || error.code().is_some_and(|state| [SqlState::UNIQUE_VIOLATION, SqlState::DIVISION_BY_ZERO].contains(state))
 }
 
+/// Whether a change that was rolled back is to be decided anew: the database asks for it, or somebody else has made
+/// meanwhile the row that this one would make.
+pub(super) fn is_overtaken(error: &Error) -> bool {
+    asks_for_retry(error) || error.code() == Some(&SqlState::UNIQUE_VIOLATION)
+}
+
 /// Whether the statement failed only because somebody else holds the head.
 pub(super) fn is_lock_timeout(error: &Error) -> bool {
     error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)

@@ -55,6 +55,31 @@ pub(crate) async fn make(store: &dyn Store, name: &str, max_active_runs: Option<
     }
 }
 
+pub(super) async fn of_one_name_that_many_make_at_once_one_is_made_and_the_others_find_it<F: Fixture>(fixture: F) {
+    let stores = [fixture.replica().await, fixture.replica().await];
+    let create = |description: &str| {
+        NamespaceAsk::Create(NamespaceSettings { description: description.to_owned(), ..NamespaceSettings::default() })
+    };
+    for number in 0..12 {
+        let name = format!("team-{number}");
+        let asks = (0..6).map(|nth| {
+            let said = if nth < 4 { "of one" } else { "of another" };
+            change(&*stores[nth % 2], &name, create(said))
+        });
+        let (mut made, mut unchanged, mut exists) = (0, 0, 0);
+        for answer in join_all(asks).await {
+            match answer {
+                Ok(NamespaceDecision::Create(_)) => made += 1,
+                Ok(NamespaceDecision::Unchanged(_)) => unchanged += 1,
+                Err(NamespaceRefusal::Exists) => exists += 1,
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+        assert_eq!(made, 1, "{name}");
+        assert!([(3, 2), (1, 4)].contains(&(unchanged, exists)), "{name}: {unchanged} unchanged, {exists} refused");
+    }
+}
+
 async fn found(store: &dyn Store, name: &str) -> Option<NamespaceRecord> {
     store.namespaces(&[Namespace::from(name)]).await.unwrap().pop()
 }

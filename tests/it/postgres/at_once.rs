@@ -49,6 +49,42 @@ async fn a_run_that_another_replica_created_is_not_created_again() {
     assert_eq!(sound(&here).await.log.len(), 20);
 }
 
+/// The tables into which the head or a lock of their own lets one writer at a time.
+const ONE_WRITER: [&str; 13] = [
+    "active",
+    "claims",
+    "leases",
+    "ledger",
+    "ledger_migrations",
+    "lifecycles",
+    "namespaces",
+    "run_events",
+    "runs",
+    "shards",
+    "suspended",
+    "{name}",
+    "{}",
+];
+
+/// Two that make one row at once: one waits for the other, and fails by the table's key unless the statement says what to
+/// do then, or whoever made it tries again.
+#[test]
+fn every_statement_that_makes_rows_says_what_happens_where_another_makes_them_at_once() {
+    let mut found = std::collections::BTreeSet::new();
+    for (path, text) in crate::layering::files_of("src/store/postgres") {
+        for (at, _) in text.match_indices("insert into ") {
+            let rest = &text[at + "insert into ".len()..];
+            let table = rest.split(|c: char| c.is_whitespace() || c == '(').next().unwrap();
+            let statement = rest.split("insert into ").next().unwrap();
+            if !statement.contains("on conflict") {
+                assert!(ONE_WRITER.contains(&table), "{path:?}: an insert into {table} without `on conflict`");
+                found.insert(table.to_owned());
+            }
+        }
+    }
+    assert!(found.len() > 6, "the statements are found: {found:?}");
+}
+
 #[tokio::test]
 async fn a_request_that_another_replica_applied_is_replayed() {
     let database = Database::fresh().await;
