@@ -1,12 +1,12 @@
 //! A problem, and the one place that keeps it small: all details of one problem are at most 4 KiB encoded, because they
 //! travel in HTTP/2 trailers, and clients cut or drop larger ones.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use prost::Message;
 use prost_types::Any;
+use tonic_types::pb::BadRequest;
 use tonic_types::pb::bad_request::FieldViolation;
-use tonic_types::pb::{BadRequest, ErrorInfo};
 
 use super::Code;
 use crate::domain::Violation;
@@ -24,19 +24,31 @@ const DESCRIPTION_BYTES_MAX: usize = 256;
 
 const BAD_REQUEST: &str = "google.rpc.BadRequest";
 
+/// `google.rpc.ErrorInfo`, whose metadata has one order: equal refusals are equal bytes, so that what refuses alike
+/// cannot be told apart.
+#[derive(Clone, PartialEq, Message)]
+struct ErrorInfo {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    domain: String,
+    #[prost(btree_map = "string, string", tag = "3")]
+    metadata: BTreeMap<String, String>,
+}
+
 /// A refusal or a failure, as callers are told of it.
 #[derive(Clone, Debug)]
 pub struct Problem {
     code: Code,
     reason: &'static str,
     message: String,
-    metadata: HashMap<String, String>,
+    metadata: BTreeMap<String, String>,
     details: Vec<Any>,
 }
 
 impl Problem {
     pub(super) fn new(code: Code, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), metadata: HashMap::new(), details: Vec::new() }
+        Self { code, reason, message: message.into(), metadata: BTreeMap::new(), details: Vec::new() }
     }
 
     /// The same problem, said in other words.

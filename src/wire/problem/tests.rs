@@ -217,6 +217,20 @@ fn detail<T: Message + Default>(status: &Status, name: &str) -> T {
     T::decode(any.value.as_slice()).unwrap()
 }
 
+/// Many entries, so that an order by chance would show.
+#[test]
+fn equal_refusals_are_equal_bytes() {
+    let made = |numbers: &mut dyn Iterator<Item = u32>| {
+        let problem = Problem::new(super::Code::PermissionDenied, "ROLE_DENIED", "no");
+        numbers.fold(problem, |problem, number| problem.info(&format!("key-{number}"), &number.to_string())).encoded()
+    };
+    let (first, backwards) = (made(&mut (0..32)), made(&mut (0..32).rev()));
+    assert_eq!(first, backwards);
+    for (refusal, ..) in FILLS.into_iter().flat_map(refusals) {
+        assert_eq!(super::refusal(&refusal).encoded(), super::refusal(&refusal).encoded());
+    }
+}
+
 fn info(status: &Status) -> ErrorInfo {
     let info: ErrorInfo = detail(status, "google.rpc.ErrorInfo");
     assert_eq!(info.domain, "runledger");
