@@ -8,8 +8,8 @@ use crate::domain::{
 };
 use crate::store::{ChangeError, StoreError};
 use crate::telemetry::chain;
-use crate::wire::lifecycle;
 use crate::wire::problem::{self, Problem};
+use crate::wire::{lifecycle, page_token};
 use runledger_proto::v1;
 
 impl Authority {
@@ -67,17 +67,18 @@ impl Authority {
         let (namespace, token) = (&call.caller.namespace, &call.message.page_token);
         let unlisted = |error: StoreError| unlisted("ListLifecycles", namespace, &error);
         let mut listed = if let Some(name) = &name {
-            let below = lifecycle::below(token).map_err(problem::page_token_invalid)?;
+            let below =
+                page_token::version(token, &self.seals, namespace, name).map_err(problem::page_token_invalid)?;
             self.store.lifecycle_versions(namespace, name, below, limit + 1).await.map_err(unlisted)?
         } else {
-            let after = lifecycle::after(token).map_err(problem::page_token_invalid)?;
-            self.store.list_lifecycles(namespace, after, limit + 1).await.map_err(unlisted)?
+            let after = page_token::lifecycle(token, &self.seals, namespace).map_err(problem::page_token_invalid)?;
+            self.store.list_lifecycles(namespace, &after, limit + 1).await.map_err(unlisted)?
         };
         let has_more = listed.len() > limit;
         listed.truncate(limit);
-        let next = |last: &LifecycleRecord| match name {
-            Some(_) => last.id.version.to_string(),
-            None => last.id.name.clone(),
+        let next = |last: &LifecycleRecord| match &name {
+            Some(name) => page_token::below_version(last.id.version, &self.seals, namespace, name),
+            None => page_token::after_lifecycle(&last.id.name, &self.seals, namespace),
         };
         let next_page_token = listed.last().filter(|_| has_more).map(next).unwrap_or_default();
         Ok(v1::ListLifecyclesResponse { lifecycles: listed.iter().map(Into::into).collect(), next_page_token })

@@ -11,8 +11,8 @@ use crate::feed::cursor::Cursor;
 use crate::store::{ChangeError, StoreError};
 use crate::telemetry::chain;
 use crate::wire::cursor::{self, CursorInvalid};
-use crate::wire::namespace;
 use crate::wire::problem::{self, Problem};
+use crate::wire::{namespace, page_token};
 use runledger_proto::v1;
 
 /// Whether the caller may have the namespace that its request names. The answer is the same where there is none.
@@ -127,13 +127,15 @@ impl Authority {
         call: Call<v1::ListNamespacesRequest>,
     ) -> Result<v1::ListNamespacesResponse, Problem> {
         let limit = namespace::list(&call.message).map_err(problem::invalid)?;
-        let after = namespace::after(&call.message.page_token).map_err(problem::page_token_invalid)?;
-        let known = self.known(&call.caller, after, limit + 1).await;
+        let after =
+            page_token::namespace(&call.message.page_token, &self.seals).map_err(problem::page_token_invalid)?;
+        let known = self.known(&call.caller, &after, limit + 1).await;
         let mut known = known.map_err(|error| unlisted("ListNamespaces", &call.caller.namespace, &error))?;
         let has_more = known.len() > limit;
         known.truncate(limit);
         let last = known.last().filter(|_| has_more);
-        let next_page_token = last.map(|record| record.name.to_string()).unwrap_or_default();
+        let next_page_token =
+            last.map(|record| page_token::after_namespace(&record.name, &self.seals)).unwrap_or_default();
         Ok(v1::ListNamespacesResponse { namespaces: known.iter().map(v1::Namespace::from).collect(), next_page_token })
     }
 

@@ -2,8 +2,6 @@
 //! alone, with any filter, and shows nothing of the log, in which other namespaces have events too. Its length depends on
 //! the number of shards and on the last run that was shown.
 
-mod format_1;
-
 use prost::Message;
 
 use super::seal::{Binding, OVERHEAD_MAX, Opened, Purpose, Seals, text_bytes};
@@ -15,8 +13,8 @@ use crate::store::query::Place;
 
 /// The most shards that a ledger has, as the table of the ledger says.
 const SHARDS_MAX: usize = 1024;
-/// Bytes of a shard's position at most: as format 1 has them.
-const POSITION_BYTES_MAX: usize = 10;
+/// Bytes of a shard's position.
+const POSITION_BYTES_MAX: usize = 8;
 /// A longer text is no cursor: a view and its place take less than 64 bytes beside the run's id.
 pub const CURSOR_BYTES_MAX: usize = text_bytes(OVERHEAD_MAX + SHARDS_MAX * POSITION_BYTES_MAX + 64 + RUN_ID_BYTES_MAX);
 
@@ -103,12 +101,8 @@ fn opened(text: &str, seals: &Seals, namespace: &str) -> Result<(LedgerEpoch, Co
     if text.len() > CURSOR_BYTES_MAX {
         return Err(CursorInvalid);
     }
-    match seals.open(&binding(namespace), text) {
-        Some(Opened { epoch, content }) => {
-            Content::decode(&*content).map(|content| (epoch, content)).map_err(|_| CursorInvalid)
-        }
-        None => format_1::opened(text, seals.ledger(), namespace).ok_or(CursorInvalid),
-    }
+    let Opened { epoch, content } = seals.open(&binding(namespace), text).ok_or(CursorInvalid)?;
+    Content::decode(&*content).map(|content| (epoch, content)).map_err(|_| CursorInvalid)
 }
 
 fn binding(namespace: &str) -> Binding<'_> {

@@ -3,12 +3,11 @@
 use runledger_proto::v1;
 
 use super::answer::timestamp;
-use super::page_token::PageTokenInvalid;
 use super::query::page_size;
 use super::validate::Violations;
 use crate::auth::Caller;
 use crate::declaration;
-use crate::domain::lifecycle::{NAME_RULE, is_name};
+use crate::domain::lifecycle::NAME_RULE;
 use crate::domain::limits::LIFECYCLE_BYTES_MAX;
 use crate::domain::{LifecycleName, LifecycleRecord, PutLifecycle, Violation};
 
@@ -66,25 +65,6 @@ pub fn list(request: &v1::ListLifecyclesRequest) -> Result<(Option<String>, usiz
     let name = violations.phase("name", request.name.clone());
     let size = page_size(request.page_size, PAGE_SIZE_DEFAULT, &mut violations);
     violations.settle((name, size))
-}
-
-/// The name after which a page begins. A token is the last name of the page before: names are no secret to whoever may
-/// list them, so nothing is sealed.
-///
-/// # Errors
-///
-/// The token is no name.
-pub fn after(token: &str) -> Result<&str, PageTokenInvalid> {
-    if token.is_empty() || is_name(token) { Ok(token) } else { Err(PageTokenInvalid) }
-}
-
-/// The version below which a page of versions begins, likewise.
-///
-/// # Errors
-///
-/// The token is no version.
-pub fn below(token: &str) -> Result<u32, PageTokenInvalid> {
-    if token.is_empty() { Ok(u32::MAX) } else { token.parse().map_err(|_| PageTokenInvalid) }
 }
 
 impl From<&LifecycleRecord> for v1::Lifecycle {

@@ -3,7 +3,6 @@
 use runledger_proto::v1;
 
 use super::answer::{duration, timestamp};
-use super::page_token::PageTokenInvalid;
 use super::query::page_size;
 use super::validate::Violations;
 use crate::domain::ids::DEFAULT_NAMESPACE;
@@ -91,16 +90,6 @@ pub fn list(request: &v1::ListNamespacesRequest) -> Result<usize, Vec<Violation>
     let mut violations = Violations::default();
     let size = page_size(request.page_size, PAGE_SIZE_DEFAULT, &mut violations);
     violations.settle(size)
-}
-
-/// The name after which a page begins. A token is the last name of the page before: names are no secret to whoever
-/// may list them, so nothing is sealed.
-///
-/// # Errors
-///
-/// The token is no name.
-pub fn after(token: &str) -> Result<&str, PageTokenInvalid> {
-    if token.is_empty() || is_name(token) { Ok(token) } else { Err(PageTokenInvalid) }
 }
 
 impl From<&NamespaceRecord> for v1::Namespace {

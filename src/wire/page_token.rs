@@ -1,8 +1,6 @@
 //! The tokens that lead from one page to the next. Opaque to clients, and sealed: a token opens for its ledger, its
-//! namespace and the question that it pages over alone: a run's history in one past of the ledger, or a list of runs with
-//! its filter.
-
-mod format_1;
+//! namespace and the question that it pages over alone: a run's history in one past of the ledger, a list of runs with
+//! its filter, the namespaces, or the lifecycles or the versions of one.
 
 use super::seal::{Binding, OVERHEAD_MAX, Opened, Purpose, Seals, text_bytes};
 use crate::domain::limits::RUN_ID_BYTES_MAX;
@@ -25,6 +23,10 @@ enum Pages<'a> {
     /// The runs of a namespace that match a filter. The end of such a page is a time and a run, which name a place in
     /// any past.
     Runs(&'a str, &'a Filter),
+    /// The namespaces. The end of such a page is a name, as it is in any past.
+    Namespaces,
+    /// The lifecycles of a namespace, by name; or the versions of the one that is named.
+    Lifecycles(&'a str, Option<&'a str>),
 }
 
 /// The token for the events of a run after a revision.
@@ -62,6 +64,62 @@ pub fn place(token: &str, seals: &Seals, namespace: &str, filter: &Filter) -> Re
     Ok(Place { started_at: Time::from_micros(i64::from_be_bytes(*micros)), run_id: run_id.into() })
 }
 
+/// The token for the namespaces after a name.
+#[must_use]
+pub fn after_namespace(name: &str, seals: &Seals) -> String {
+    encode(name.as_bytes(), seals, Pages::Namespaces)
+}
+
+/// The name after which a page of namespaces begins; empty for the first.
+///
+/// # Errors
+///
+/// The token was not given out by this ledger for its namespaces.
+pub fn namespace(token: &str, seals: &Seals) -> Result<String, PageTokenInvalid> {
+    name(token, seals, Pages::Namespaces)
+}
+
+/// The token for the lifecycles of a namespace after a name.
+#[must_use]
+pub fn after_lifecycle(name: &str, seals: &Seals, namespace: &str) -> String {
+    encode(name.as_bytes(), seals, Pages::Lifecycles(namespace, None))
+}
+
+/// The name after which a page of lifecycles begins; empty for the first.
+///
+/// # Errors
+///
+/// The token was not given out by this ledger for the lifecycles of this namespace.
+pub fn lifecycle(token: &str, seals: &Seals, namespace: &str) -> Result<String, PageTokenInvalid> {
+    name(token, seals, Pages::Lifecycles(namespace, None))
+}
+
+/// The token for the versions of a lifecycle below one.
+#[must_use]
+pub fn below_version(version: u32, seals: &Seals, namespace: &str, lifecycle: &str) -> String {
+    encode(&version.to_be_bytes(), seals, Pages::Lifecycles(namespace, Some(lifecycle)))
+}
+
+/// The version below which a page of versions begins; the first page's is the highest.
+///
+/// # Errors
+///
+/// The token was not given out by this ledger for the versions of this lifecycle.
+pub fn version(token: &str, seals: &Seals, namespace: &str, lifecycle: &str) -> Result<u32, PageTokenInvalid> {
+    if token.is_empty() {
+        return Ok(u32::MAX);
+    }
+    let end = decode(token, seals, Pages::Lifecycles(namespace, Some(lifecycle)))?;
+    end.try_into().map(u32::from_be_bytes).map_err(|_| PageTokenInvalid)
+}
+
+fn name(token: &str, seals: &Seals, pages: Pages<'_>) -> Result<String, PageTokenInvalid> {
+    if token.is_empty() {
+        return Ok(String::new());
+    }
+    String::from_utf8(decode(token, seals, pages)?).map_err(|_| PageTokenInvalid)
+}
+
 fn encode(end: &[u8], seals: &Seals, pages: Pages<'_>) -> String {
     let question = pages.question();
     seals.seal(&pages.binding(&question), pages.epoch(), end.len(), |bytes| bytes.extend_from_slice(end))
@@ -75,8 +133,7 @@ fn decode(token: &str, seals: &Seals, pages: Pages<'_>) -> Result<Vec<u8>, PageT
     let question = pages.question();
     match seals.open(&pages.binding(&question), token) {
         Some(Opened { epoch, content }) if epoch == pages.epoch() => Ok(content),
-        Some(_) => Err(PageTokenInvalid),
-        None => format_1::opened(token, seals.ledger(), pages, &question).ok_or(PageTokenInvalid),
+        Some(_) | None => Err(PageTokenInvalid),
     }
 }
 
@@ -85,6 +142,9 @@ impl Pages<'_> {
         let (purpose, namespace) = match self {
             Self::Events(key, _) => (Purpose::Events, &*key.namespace),
             Self::Runs(namespace, _) => (Purpose::Runs, *namespace),
+            // They are the ledger's.
+            Self::Namespaces => (Purpose::Namespaces, ""),
+            Self::Lifecycles(namespace, _) => (Purpose::Lifecycles, *namespace),
         };
         Binding { purpose, namespace, question }
     }
@@ -93,7 +153,7 @@ impl Pages<'_> {
     fn epoch(&self) -> LedgerEpoch {
         match self {
             Self::Events(_, epoch) => *epoch,
-            Self::Runs(..) => LedgerEpoch::FIRST,
+            Self::Runs(..) | Self::Namespaces | Self::Lifecycles(..) => LedgerEpoch::FIRST,
         }
     }
 
@@ -103,6 +163,8 @@ impl Pages<'_> {
         match self {
             Self::Events(key, _) => question.part(key.run_id.as_bytes()),
             Self::Runs(_, filter) => question.filter(filter),
+            Self::Namespaces => {}
+            Self::Lifecycles(_, name) => question.optional(name.map(str::as_bytes)),
         }
         question.0
     }

@@ -170,15 +170,15 @@ pub fn revision_ahead(key: &RunKey, after_revision: Revision, revision: Revision
 /// A page token that was not given out for this run's history, or for this filter.
 #[must_use]
 pub fn page_token_invalid(_: PageTokenInvalid) -> Problem {
-    let message = "page_token was not given out for this run or filter: begin again without it.";
+    let message = "page_token was not given out for this question, or by a release before 0.3: begin again without it.";
     Problem::new(Code::InvalidArgument, "PAGE_TOKEN_INVALID", message)
 }
 
 /// A cursor that was not given out here, or is ahead of the ledger.
 #[must_use]
 pub fn cursor_invalid(_: CursorInvalid) -> Problem {
-    let message = "cursor was not given out by this ledger for this namespace, or the ledger was restored to an earlier \
-                   state: begin again without it.";
+    let message = "cursor was not given out by this ledger for this namespace, or by a release before 0.3, or the ledger \
+                   was restored to an earlier state: begin again without it.";
     Problem::new(Code::InvalidArgument, "CURSOR_INVALID", message)
 }
 

@@ -58,6 +58,10 @@ pub(super) enum Purpose {
     Events,
     /// A page of a list of runs.
     Runs,
+    /// A page of a list of namespaces.
+    Namespaces,
+    /// A page of a list of lifecycles.
+    Lifecycles,
 }
 
 /// What a text is for: it opens for nothing else.
@@ -77,6 +81,8 @@ pub struct Seals {
     cursors: Cache<Box<str>, Arc<Keys>>,
     events: Cache<Box<str>, Arc<Keys>>,
     runs: Cache<Box<str>, Arc<Keys>>,
+    namespaces: Cache<Box<str>, Arc<Keys>>,
+    lifecycles: Cache<Box<str>, Arc<Keys>>,
 }
 
 impl fmt::Debug for Seals {
@@ -96,12 +102,15 @@ impl Seals {
     #[must_use]
     pub fn of(ledger: Ledger) -> Self {
         let cache = || Cache::new(NAMESPACES_MAX);
-        Self { ledger: ledger.id, seal_key: ledger.seal_key, cursors: cache(), events: cache(), runs: cache() }
-    }
-
-    /// The ledger's id, which is all that format 1 was bound to.
-    pub(super) fn ledger(&self) -> Uuid {
-        self.ledger
+        Self {
+            ledger: ledger.id,
+            seal_key: ledger.seal_key,
+            cursors: cache(),
+            events: cache(),
+            runs: cache(),
+            namespaces: cache(),
+            lifecycles: cache(),
+        }
     }
 
     /// The text of a content of so many bytes, which `write` appends.
@@ -154,6 +163,8 @@ impl Seals {
             Purpose::Cursor => &self.cursors,
             Purpose::Events => &self.events,
             Purpose::Runs => &self.runs,
+            Purpose::Namespaces => &self.namespaces,
+            Purpose::Lifecycles => &self.lifecycles,
         };
         if let Some(keys) = kept.get(binding.namespace) {
             return keys;
@@ -176,6 +187,8 @@ impl Purpose {
             Self::Cursor => "cursor",
             Self::Events => "events",
             Self::Runs => "runs",
+            Self::Namespaces => "namespaces",
+            Self::Lifecycles => "lifecycles",
         }
     }
 }

@@ -15,7 +15,7 @@ fn sealed(seals: &Seals, binding: &Binding<'_>, content: &[u8]) -> String {
 fn a_text_opens_for_nothing_but_what_it_was_made_for() {
     let seals = Seals::of(LEDGER);
     let mut bindings = Vec::new();
-    for purpose in [Purpose::Cursor, Purpose::Events, Purpose::Runs] {
+    for purpose in [Purpose::Cursor, Purpose::Events, Purpose::Runs, Purpose::Namespaces, Purpose::Lifecycles] {
         for (namespace, question) in [("a", "bc"), ("ab", "c"), ("abc", ""), ("", "abc"), ("a", ""), ("", "")] {
             bindings.push(Binding { purpose, namespace, question: question.as_bytes() });
         }

@@ -306,7 +306,7 @@ pub(crate) async fn what_is_wrong_with_a_declaration_is_named_with_its_place(pla
     let asked = ListLifecyclesRequest { name: "É".into(), page_size: -1, page_token: String::new() };
     let refused = Refused::from(client.list_lifecycles(asked).await.unwrap_err());
     assert_eq!(refused.fields(), ["name", "page_size"]);
-    for (name, page_token) in [("", "É"), ("a", "x")] {
+    for (name, page_token) in [("", "É"), ("a", "x"), ("", "a"), ("a", "2")] {
         let (name, page_token) = (name.to_owned(), page_token.to_owned());
         let asked = ListLifecyclesRequest { name, page_size: 0, page_token };
         let refused = Refused::from(client.list_lifecycles(asked).await.unwrap_err());
