@@ -126,6 +126,7 @@ pub struct Claims {
     refused: AtomicU64,
     supervisor: Supervisor,
     stop: CancellationToken,
+    began: Instant,
 }
 
 impl Claims {
@@ -144,7 +145,8 @@ impl Claims {
             supervisor.vital("claims", give_back::run(engine.clone(), unreceived, stop.clone()));
         }
         let (queues, turns, refused) = (Arc::new(Queues::new(limits)), Turns::new(READERS), AtomicU64::new(0));
-        Self { runs, upkeep, engine, feed, queues, turns, refused, supervisor: supervisor.clone(), stop }
+        let (supervisor, began) = (supervisor.clone(), Instant::now());
+        Self { runs, upkeep, engine, feed, queues, turns, refused, supervisor, stop, began }
     }
 
     /// Takes the oldest run that waits for a claim, matches and may be the claimer's, and starts it under a lease;
@@ -156,6 +158,9 @@ impl Claims {
     /// See [`Failure`].
     pub async fn next(&self, claim: &Claim, cut: impl Future<Output = ()>) -> Result<Option<Granted>, Failure> {
         let mut cut = pin!(cut);
+        if let Some(granted) = unless_cut(cut.as_mut(), self.replay_older(claim)).await? {
+            return Ok(Some(granted));
+        }
         let mut came = Instant::now();
         let (claimer, mut turn) = unless_cut(cut.as_mut(), self.enter(claim)).await?;
         let queue = claimer.queue.clone();

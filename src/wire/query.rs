@@ -12,6 +12,7 @@ use super::request::run_key;
 use super::validate::{Violations, domain_duration};
 use crate::auth::Caller;
 use crate::domain::limits::STATUSES_MAX;
+use crate::domain::sides::claims::kept_id;
 use crate::domain::{Filter, LedgerEpoch, MaxRunning, Request, Revision, Route, RunKey, Status, Take, Time, Violation};
 use crate::feed::WaitUntil;
 use crate::feed::cursor::ViewOf;
@@ -325,7 +326,8 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Resu
     let request_id = violations.request_id(request.request_id);
     let wait = wait.unwrap_or_default();
     let mut asked = violations.settle(ClaimNext { filter, take, lease_ttl_ms, wait, max_running, request: None })?;
-    asked.request = request_id.map(|id| Request { id, digest: asked.digest(caller) });
+    let identity = caller.principal.identity.as_deref();
+    asked.request = request_id.map(|id| Request { id: kept_id(identity, &id), digest: asked.digest(caller) });
     Ok(asked)
 }
 

@@ -2,6 +2,7 @@
 
 use super::event;
 use crate::domain::decision::{Context, Decision};
+use crate::domain::sides::claims::sent_id;
 use crate::domain::{
     Ask, Claim, Claimed, Command, EventType, GiveBack, HeldLease, LabelValue, MaxRunning, Refusal, Run, RunId,
 };
@@ -11,7 +12,9 @@ pub(super) fn claimed_before(command: &Command, context: &Context<'_>) -> Result
     let Ask::Claim(Claim { request: Some(request), .. }) = &command.ask else { return Ok(()) };
     match context.sides.claimed {
         Some(claimed) if claimed.digest == request.digest => Err(Refusal::ClaimedBefore { claimed: claimed.clone() }),
-        Some(claimed) => Err(Refusal::RequestIdReused { key: claimed.key.clone(), request_id: request.id.clone() }),
+        Some(claimed) => {
+            Err(Refusal::RequestIdReused { key: claimed.key.clone(), request_id: sent_id(&request.id).to_owned() })
+        }
         None => Ok(()),
     }
 }

@@ -1,9 +1,12 @@
 //! The claims of `ClaimNextRun` by the claimer's own `request_id`: a claimer does not know which run it asks for, so
-//! its request is remembered apart from every run, and found again by its namespace and id.
+//! its request is remembered apart from every run, and found again by its namespace and id. An identity's ids are its
+//! own: what another one asked under the same id is another request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::{Ask, Command, LeaseEpoch, Namespace, Refusal, Run, RunKey, Status};
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::{Ask, Command, Identity, LeaseEpoch, Namespace, Refusal, Run, RunKey, Status};
 
 /// The RPC, as refusals name it.
 const RPC: &str = "ClaimNextRun";
@@ -23,6 +26,34 @@ pub struct Claimed {
 
 /// The key of a claimer's request: its namespace and its id.
 pub type ClaimKey = (Namespace, String);
+
+/// What stands between the digits of an identity and the id.
+const BETWEEN: char = '\u{1f}';
+
+/// The digits by which an identity is told from others.
+const IDENTITY_DIGITS: usize = 32;
+
+/// The id of a claimer's request as it is kept: with the identity in front that was proven, if one was.
+#[must_use]
+pub fn kept_id(identity: Option<&Identity>, id: &str) -> String {
+    let Some(Identity { subject, issuer }) = identity else { return id.to_owned() };
+    let mut hash = Sha256::new();
+    for part in [issuer, subject] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let digits = format!("{:x}", hash.finalize());
+    format!("{}{BETWEEN}{id}", &digits[..IDENTITY_DIGITS])
+}
+
+/// The id that the claimer sent, of one that is kept.
+#[must_use]
+pub fn sent_id(kept: &str) -> &str {
+    match kept.split_once(BETWEEN) {
+        Some((digits, id)) if digits.len() == IDENTITY_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit()) => id,
+        Some(_) | None => kept,
+    }
+}
 
 /// The key of a command's claim request; none where the command has no such request.
 pub(super) fn key(command: &Command) -> Option<ClaimKey> {
@@ -77,4 +108,27 @@ pub fn still_held(claimed: &Claimed, run: Option<&Run>) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::lease_lost(RPC, claimed.epoch, run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(subject: &str, issuer: &str) -> Identity {
+        Identity { subject: subject.into(), issuer: issuer.into() }
+    }
+
+    #[test]
+    fn an_id_is_one_identitys_own_and_is_shown_as_it_was_sent() {
+        let ids = ["1", "", "a\u{1f}b", "0123456789abcdef0123456789abcdef"];
+        let identities = [None, Some(identity("a", "bc")), Some(identity("ab", "c")), Some(identity("", "abc"))];
+        let mut kept = BTreeSet::new();
+        for (identity, id) in identities.iter().flat_map(|identity| ids.map(|id| (identity, id))) {
+            let text = kept_id(identity.as_ref(), id);
+            assert_eq!(sent_id(&text), id);
+            assert_eq!(text, kept_id(identity.as_ref(), id));
+            assert!(kept.insert(text), "{identity:?} {id:?}");
+        }
+        assert_eq!(kept_id(None, "1"), "1", "as every release kept it");
+    }
 }

@@ -1,14 +1,17 @@
 //! A reporter writes runs of its own agents, and no others, by any call.
 
 use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
+use runledger_proto::v1::run_service_client::RunServiceClient;
 use runledger_proto::v1::{
     AbortRunRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, FailRunRequest, GetRunRequest,
     HeartbeatRunRequest, ListRunEventsRequest, PrincipalKind, PutLifecycleRequest, ReleaseRunRequest,
     RequestAbortRequest, StartRunRequest, SuspendRunRequest, UpdateRunRequest,
 };
 use tonic::Status;
+use tonic::transport::Endpoint;
 
 use super::callers::{Caller, Client, Place, entry, grant, reason};
+use crate::process::server::Server;
 
 const TTL: Option<prost_types::Duration> = Some(prost_types::Duration { seconds: 60, nanos: 0 });
 
@@ -165,6 +168,52 @@ async fn a_run_that_another_holds_is_suspended_and_approved_by_an_operator_alone
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_request_id_of_a_claim_is_an_identitys_own() {
+    let place = place().await;
+    let mut operator = place.client(Caller::of("operator"));
+    let claim = || ClaimNextRunRequest { lease_ttl: TTL, request_id: "1".into(), ..Default::default() };
+    for run_id in ["first", "second"] {
+        operator.start_run(StartRunRequest { deferred: true, ..start(run_id) }).await.unwrap();
+    }
+    let mut claimed = Vec::new();
+    for (token, agent) in [("any", "x"), ("second", "x"), ("any", "x"), ("second", "x")] {
+        let mut client = place.client(Caller::of(token).acting(agent));
+        claimed.push(client.claim_next_run(claim()).await.unwrap().into_inner().run.unwrap().run_id);
+    }
+    assert_eq!(claimed, ["first", "second", "first", "second"], "each asks again for its own");
+    // One identity says one thing under an id.
+    let other =
+        ClaimNextRunRequest { lease_ttl: TTL.map(|ttl| prost_types::Duration { seconds: 9, ..ttl }), ..claim() };
+    let status = place.client(Caller::of("any").acting("x")).claim_next_run(other).await.unwrap_err();
+    assert_eq!(reason(&status), "REQUEST_ID_REUSED");
+}
+
+/// As an older release kept every claim, and this one those of callers that are believed.
+#[tokio::test]
+async fn a_claim_that_was_kept_without_an_identity_is_still_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", directory.path().join("ledger.db").display());
+    let access = directory.path().join("access.toml");
+    std::fs::write(&access, entry("b", &grant("*", "reporter", "\"b\""))).unwrap();
+    let claim = || ClaimNextRunRequest { lease_ttl: TTL, request_id: "1".into(), ..Default::default() };
+    let client = |server: &Server, caller| {
+        let channel = Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect_lazy();
+        RunServiceClient::with_interceptor(channel, caller)
+    };
+    let mut believing = Server::start(&store).await;
+    let mut believed = client(&believing, Caller::default().acting("b"));
+    for run_id in ["first", "second"] {
+        believed.start_run(StartRunRequest { deferred: true, ..start(run_id) }).await.unwrap();
+    }
+    assert_eq!(believed.claim_next_run(claim()).await.unwrap().into_inner().run.unwrap().run_id, "first");
+    believing.process.kill();
+    let proving = Server::start_with(&["--store", &store, "--access-file", access.to_str().unwrap()]).await;
+    proving.is_ready().await;
+    let mut proven = client(&proving, Caller::of("b"));
+    assert_eq!(proven.claim_next_run(claim()).await.unwrap().into_inner().run.unwrap().run_id, "first");
 }
 
 #[tokio::test]
