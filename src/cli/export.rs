@@ -9,6 +9,7 @@ mod lineage;
 mod log;
 mod past;
 mod range;
+mod replaced;
 mod resume;
 mod sink;
 
@@ -83,7 +84,7 @@ pub(super) struct ExportArgs {
     /// Only events before then
     #[arg(long, value_name = "TIME|DURATION", conflicts_with = "follow")]
     until: Option<When>,
-    /// The output: a file, which is there once it is complete, a pipe or a device, or - for standard output
+    /// The output: a file, which is there once it is complete and replaces an earlier export of the same, a pipe or a device, or - for standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     output: String,
     /// File for the cursor up to which the output has every event of the namespace, for `runledger namespace exported`;
@@ -94,6 +95,9 @@ pub(super) struct ExportArgs {
     /// Go on with new events as they come; a file is gone on with behind its last whole line
     #[arg(long)]
     follow: bool,
+    /// Replace the output's file also where no export of this ledger and namespace wrote it
+    #[arg(long, conflicts_with = "follow")]
+    force: bool,
 }
 
 /// The reason why an export ended before its end.
@@ -109,6 +113,8 @@ enum Ended {
     NoRun(String),
     #[error("--since must be earlier than --until: {since} is not earlier than {until}")]
     EmptyRange { since: Time, until: Time },
+    #[error("it is there, and stays as it is: {0}; name another file, or replace it by --force")]
+    Kept(&'static str),
     #[error("it cannot be gone on with: {0}")]
     Foreign(&'static str),
     #[error("the ledger was restored or failed over meanwhile: what was written is of two pasts; export it again")]
@@ -167,7 +173,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Stop::Closed,
         Ended::EmptyRange { .. } => Stop::Usage(ended.to_string()),
         Ended::NoRun(_) => Stop::Undone(ended.to_string()),
-        Ended::Output(_) | Ended::Cursor(_) | Ended::Foreign(_) | Ended::TwoPasts | Ended::Stopped => {
+        Ended::Output(_) | Ended::Cursor(_) | Ended::Kept(_) | Ended::Foreign(_) | Ended::TwoPasts | Ended::Stopped => {
             Stop::Undone(format!("{}: {}", args.output, chain(&ended)))
         }
     };
@@ -197,6 +203,9 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
     }
     let namespace = args.namespace.unwrap_or_else(Namespace::only);
     let run = args.run.map(|run_id| RunKey { namespace, run_id: run_id.into() });
+    if !args.follow && !args.force && args.output != "-" {
+        export.may_replace(&args.output, run.as_ref()).await.map_err(failed)?;
+    }
     match export.all(run, args.since, args.until).await {
         Ok(()) | Err(Ended::Stopped) => {
             export.sink.finish().await.map_err(Ended::Output).map_err(failed)?;

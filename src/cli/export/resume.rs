@@ -41,11 +41,11 @@ pub(super) enum Seen {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Place {
-    at: Time,
+    pub(super) at: Time,
     run_id: RunId,
-    revision: Revision,
+    pub(super) revision: Revision,
     #[serde(default = "Namespace::only")]
-    namespace: Namespace,
+    pub(super) namespace: Namespace,
 }
 
 /// The field by which a line is told that has no event.
@@ -55,7 +55,7 @@ struct Typed<'a> {
 }
 
 impl Place {
-    fn key(&self) -> RunKey {
+    pub(super) fn key(&self) -> RunKey {
         RunKey { namespace: self.namespace.clone(), run_id: self.run_id.clone() }
     }
 }
@@ -135,8 +135,8 @@ impl Export {
 }
 
 fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
-    let length = file.seek(SeekFrom::End(0)).map_err(Ended::Output)?;
-    let mut lines = Backwards { file, start: length, held: Vec::new() };
+    let mut lines = Backwards::of(file).map_err(Ended::Output)?;
+    let length = lines.start;
     let (mut places, mut runs) = (HashMap::new(), HashMap::new());
     let mut whole = length;
     while let Some(line) = lines.next().map_err(Ended::Output)? {
@@ -148,7 +148,7 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
             whole -= line.len() as u64;
             continue;
         }
-        if serde_json::from_slice::<Typed>(&line).is_ok_and(|line| line.r#type == line::GONE) {
+        if is_gone(&line) {
             continue;
         }
         let Ok(place) = serde_json::from_slice::<Place>(&line) else {
@@ -172,7 +172,7 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
         }
     }
     if whole < length {
-        file.set_len(whole).map_err(Ended::Output)?;
+        lines.file.set_len(whole).map_err(Ended::Output)?;
     }
     Ok(match telling {
         Telling::Shards(_) => Seen::Places(places),
@@ -180,16 +180,26 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
     })
 }
 
+/// Whether a line tells of events that are gone, and has none.
+pub(super) fn is_gone(line: &[u8]) -> bool {
+    serde_json::from_slice::<Typed>(line).is_ok_and(|line| line.r#type == line::GONE)
+}
+
 /// A file's lines, the last one first, each with its line feed.
-struct Backwards<'a> {
+pub(super) struct Backwards<'a> {
     file: &'a mut File,
     /// The offset in the file at which `held` begins. Everything before is unread.
     start: u64,
     held: Vec<u8>,
 }
 
-impl Backwards<'_> {
-    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+impl<'a> Backwards<'a> {
+    pub(super) fn of(file: &'a mut File) -> io::Result<Self> {
+        let start = file.seek(SeekFrom::End(0))?;
+        Ok(Self { file, start, held: Vec::new() })
+    }
+
+    pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let inner = self.held.len().saturating_sub(1);
             if let Some(feed) = self.held[..inner].iter().rposition(|byte| *byte == b'\n') {

@@ -19,6 +19,7 @@ on_both_stores! {
     a_thread_and_a_run_are_shown_alone
     parts_of_the_log_are_the_whole_log
     a_file_is_there_once_it_is_complete
+    a_file_that_no_export_of_this_wrote_is_not_replaced
     what_is_no_regular_file_is_written_to_and_stays
     a_file_that_is_not_complete_is_not_left_behind
     a_reader_that_has_seen_enough_ends_it_quietly
@@ -126,14 +127,51 @@ async fn a_file_is_there_once_it_is_complete(ledger: Ledger) {
     ledger.fill().await;
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("lifecycle.jsonl");
-    fs::write(&file, "an old one").unwrap();
-    let (code, said) = ledger.run(&["export", "--output", file.to_str().unwrap()]).await;
-    assert_eq!(code, 0, "{said}");
-    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 82, "the old one is replaced");
+    for args in [&[][..], &[], &["--force"], &["--run", "linked", "--force"], &["--run", "linked"]] {
+        let (code, said) = ledger.run(&[&["export", "--output", file.to_str().unwrap()], args].concat()).await;
+        assert_eq!(code, 0, "{said}");
+        let lines = if args.contains(&"--run") { 3 } else { 82 };
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), lines, "the old one is replaced: {args:?}");
+    }
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
     let nowhere = directory.path().join("none/lifecycle.jsonl");
     let (code, said) = ledger.run(&["export", "--output", nowhere.to_str().unwrap()]).await;
     assert_eq!((code, said.contains("cannot be written")), (1, true), "{said}");
+}
+
+async fn a_file_that_no_export_of_this_wrote_is_not_replaced(ledger: Ledger) {
+    ledger.fill().await;
+    let all: Vec<Value> = exported(&ledger, &[]).await;
+    let line = |changed: &[(&str, Value)]| {
+        let mut line = all[3].clone();
+        for (field, value) in changed {
+            line[*field] = value.clone();
+        }
+        format!("{line}\n")
+    };
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    let whole: String = all.iter().map(|line| format!("{line}\n")).collect();
+    for (text, args, why) in [
+        ("an old one".to_owned(), &[][..], "no export wrote it"),
+        ("{}\n".to_owned(), &[], "no export wrote it"),
+        (format!("{whole}a note\n"), &[], "no export wrote it"),
+        (format!("a note\n{whole}"), &[], "no export wrote it"),
+        (line(&[("at", json!("2020-01-01T00:00:00Z"))]), &[], "it is of another ledger"),
+        (line(&[("runId", json!("another"))]), &[], "this ledger does not have its events"),
+        (line(&[("namespace", json!("team-b"))]), &["--namespace", "default"], "it is an export of another namespace"),
+        (whole.clone(), &["--namespace", "team-b"], "it is an export of another namespace"),
+        (whole.clone(), &["--run", "linked"], "it is an export of more than this run"),
+    ] {
+        fs::write(&file, &text).unwrap();
+        let arguments = [&["export", "--output", file.to_str().unwrap()], args].concat();
+        let (code, said) = ledger.run(&arguments).await;
+        assert!(code == 1 && said.contains(why) && said.contains("--force"), "{why}: {code}: {said}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text, "{why}: it stays");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
+        let (code, said) = ledger.run(&[&arguments[..], &["--force"]].concat()).await;
+        assert_eq!(code, 0, "{said}");
+    }
 }
 
 async fn what_is_no_regular_file_is_written_to_and_stays(ledger: Ledger) {
@@ -150,7 +188,7 @@ async fn what_is_no_regular_file_is_written_to_and_stays(ledger: Ledger) {
     assert!(fs::metadata(path("pipe")).unwrap().file_type().is_fifo());
     let (code, said) = ledger.run(&["export", "--output", "/dev/null"]).await;
     assert_eq!((code, fs::metadata("/dev/null").unwrap().is_file()), (0, false), "{said}");
-    fs::write(path("old"), "an old one").unwrap();
+    fs::write(path("old"), "").unwrap();
     for name in ["old", "new"] {
         symlink(name, path("link")).unwrap();
         let (code, said) = ledger.run(&["export", "--output", &path("link")]).await;
