@@ -293,7 +293,9 @@ fn late_report(report: &v1::LateReport) -> String {
     let phase = if report.phase.is_empty() { String::new() } else { format!(", phase {}", report.phase) };
     let why = [report.reason_code.as_str(), report.failure_reason.as_str()];
     let why = why.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
-    format!("{status}, by {by}, at {at}, under epoch {}{phase}{}", report.lease_epoch, because(&why))
+    let lacks = report.completion_missing.join(", ");
+    let lacks = if lacks.is_empty() { lacks } else { format!(" (lacks {lacks})") };
+    format!("{status}, by {by}, at {at}, under epoch {}{phase}{}{lacks}", report.lease_epoch, because(&why))
 }
 
 fn because(why: &str) -> String {

@@ -77,12 +77,13 @@ impl From<&LateReport> for v1::LateReport {
             by: Some((&report.by).into()),
             lease_epoch: report.lease_epoch.into(),
             status: v1::RunStatus::from(report.status).into(),
-            failure_reason: text(report.failure_reason.as_ref()),
+            failure_reason: text(report.failure_reason.as_ref().filter(|_| !report.is_incomplete())),
             reason_code: text(report.reason_code.as_ref()),
             metadata: metadata(&report.metadata),
             result: report.result.map(|result| result.content.into()),
             link_count: report.links,
             phase: text(report.phase.as_ref()),
+            completion_missing: report.completion_missing(),
         }
     }
 }
@@ -410,6 +411,7 @@ mod tests {
                 result: Some(content()),
                 link_count: 1,
                 phase: "late".into(),
+                completion_missing: Vec::new(),
             }),
             input: Some(content()),
             result: Some(content()),

@@ -14,6 +14,9 @@ use crate::domain::{
 /// The `reason_code` of a run that was aborted because it would have begun one iteration too many.
 pub(in crate::domain) const ITERATION_LIMIT: &str = "ITERATION_LIMIT";
 
+/// What a late completion lacks that comes in a phase where its run may not complete, as the report says it.
+const PHASE: &str = "PHASE";
+
 /// The refusal of a command that cannot be decided without a lifecycle which is not there.
 fn not_found(run: Option<&Run>, command: &Command) -> Refusal {
     let key = lifecycles::of(command, run).map(|key| key.name());
@@ -137,10 +140,13 @@ pub(super) fn add(
         EventType::Claimed
         | EventType::Released
         | EventType::AbortRequested
-        | EventType::LateReported
         | EventType::Archived
         | EventType::Restored
         | EventType::Redacted => return Ok(()),
+        EventType::LateReported => {
+            reported_late(run, command, context, changes);
+            return Ok(());
+        }
     };
     if let (EventType::Resumed, Ask::Claim(_), Some(run)) = (event_type, &command.ask, run) {
         given(run, context, changes);
@@ -276,15 +282,44 @@ fn may_complete(declared: &Declared, run: &Run, to: Option<&str>) -> Result<(), 
 }
 
 fn is_complete(declared: &Declared, run: &Run, brought: &BTreeSet<Requirement>) -> Result<(), Refusal> {
-    let has = |wanted: &Requirement| {
-        brought.contains(wanted) || run.refinements.as_ref().is_some_and(|stands| stands.met.contains(wanted))
-    };
-    let missing: Vec<_> =
-        declared.lifecycle.completion_requires.iter().filter(|wanted| !has(wanted)).cloned().collect();
+    let missing: Vec<_> = lacking(declared, run, brought).cloned().collect();
     if missing.is_empty() {
         return Ok(());
     }
     Err(Refusal::CompletionIncomplete { lifecycle: declared.pin.id.clone(), missing, run: run.summary() })
+}
+
+/// Notes what a late completion lacks, which is taken all the same: what is true is kept, and is no outcome.
+fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, changes: &mut Changes) {
+    let (Some(run), Some(declared), Ask::Complete(_)) = (run, context.sides.lifecycle.declared(), &command.ask) else {
+        return;
+    };
+    let Some(report) = &mut changes.supervision.late_report else { return };
+    let mut missing = Vec::new();
+    let stands = run.refinements.as_ref().and_then(|stands| stands.phase.as_ref());
+    let is_moved = stands.is_some() && stands == declared.lifecycle.at_end.as_ref();
+    // Where the end has moved the run, nobody knows any more from which phase.
+    if !is_moved {
+        let step = Step::of(Some(run), command, context);
+        if step.is_err() || step.is_ok_and(|step| may_complete(declared, run, step.to).is_err()) {
+            missing.push(PHASE.to_owned());
+        }
+    }
+    let brought = met(declared, run, &command.ask);
+    missing.extend(lacking(declared, run, &brought).map(|wanted| String::from(wanted.clone())));
+    report.lacks(&missing);
+}
+
+/// What the completion requires, and the run does not have, nor the call brings.
+fn lacking<'a>(
+    declared: &'a Declared,
+    run: &'a Run,
+    brought: &'a BTreeSet<Requirement>,
+) -> impl Iterator<Item = &'a Requirement> {
+    let has = |wanted: &Requirement| {
+        brought.contains(wanted) || run.refinements.as_ref().is_some_and(|stands| stands.met.contains(wanted))
+    };
+    declared.lifecycle.completion_requires.iter().filter(move |wanted| !has(wanted))
 }
 
 /// The refusal of a resumption that does not leave the phase which suspends its run.

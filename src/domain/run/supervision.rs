@@ -54,6 +54,13 @@ pub struct LateReport {
     pub phase: Option<String>,
 }
 
+/// The `reason_code` of a late report that the run was completed, where its lifecycle would not have let it complete. A
+/// completion has no reason of its own: so its reason is the authority's, and lists what was missing.
+const COMPLETION_INCOMPLETE: &str = "COMPLETION_INCOMPLETE";
+
+/// What stands between two things that were missing: no requirement has a space in it.
+const BETWEEN: &str = " ";
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_none(links: &u32) -> bool {
     *links == 0
@@ -64,6 +71,27 @@ impl LateReport {
     #[must_use]
     pub fn without_metadata(&self) -> Self {
         Self { metadata: Metadata::default(), ..self.clone() }
+    }
+
+    /// Notes what the run lacks for the completion that is reported.
+    pub(in crate::domain) fn lacks(&mut self, missing: &[String]) {
+        if self.status == Status::Completed && !missing.is_empty() {
+            self.reason_code = Some(COMPLETION_INCOMPLETE.to_owned());
+            self.failure_reason = Some(missing.join(BETWEEN));
+        }
+    }
+
+    /// Whether the run would not have been completed by this report, had it come in time: then it is no outcome.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        self.status == Status::Completed && self.reason_code.as_deref() == Some(COMPLETION_INCOMPLETE)
+    }
+
+    /// What the run lacked for the completion that was reported.
+    #[must_use]
+    pub fn completion_missing(&self) -> Vec<String> {
+        let listed = self.failure_reason.as_deref().filter(|_| self.is_incomplete()).unwrap_or_default();
+        listed.split(BETWEEN).filter(|missing| !missing.is_empty()).map(str::to_owned).collect()
     }
 
     fn weight(&self) -> usize {
@@ -266,10 +294,12 @@ impl Run {
         self.status == Status::Running && self.supervision.lease.is_some() && !self.is_at_rest()
     }
 
-    /// The run's last known terminal status: that of a late report, else the run's own.
+    /// The run's last known terminal status: that of a late report, else the run's own. A completion that its lifecycle
+    /// would not have allowed is none.
     #[must_use]
     pub fn outcome(&self) -> Option<Status> {
-        let reported = self.supervision.late_report.as_ref().map(|report| report.status);
+        let late = self.supervision.late_report.as_ref().filter(|report| !report.is_incomplete());
+        let reported = late.map(|report| report.status);
         reported.or(Some(self.status).filter(|status| status.is_terminal()))
     }
 }

@@ -353,6 +353,48 @@ fn a_late_report_changes_no_word_whatever_became_of_the_lifecycle() {
 }
 
 #[test]
+fn a_late_completion_that_its_lifecycle_would_refuse_is_kept_and_is_no_outcome() {
+    let source = "name: review\nphases:\n  drafting: {initial: true, next: [in_review]}\n  in_review: {next: [approved]}\n  \
+                  approved: {may_complete: true}\ncompletion_requires: [\"LINK:artifact\"]\n";
+    let (rel, target) = ("artifact".to_owned(), "file:///a".to_owned());
+    let link = runledger::domain::Link { rel, target, sha256: None, media_type: None, summary: None };
+    let reported = |phases: &[&str], named: Option<&str>, has_link: bool| {
+        let mut desk = Desk::with(source);
+        desk.apply(start("run-1").with("review").lease_ttl_ms(TTL_MS));
+        for phase in phases {
+            desk.apply(update("run-1").phase(phase).epoch(1));
+        }
+        desk.now += 3_600_000_000;
+        desk.apply(sweep("run-1"));
+        let mut late = complete("run-1").epoch(1);
+        late = if let Some(phase) = named { late.phase(phase) } else { late };
+        if let runledger::domain::Ask::Complete(complete) = &mut late.ask
+            && has_link
+        {
+            complete.added.push(link.clone());
+        }
+        assert!(matches!(desk.ask(late), Ok(Verdict::RecordedLate(_))));
+        let folded = desk.events.iter().fold(None, |run, event| Some(evolve(run, event)));
+        assert_eq!(folded.as_ref(), desk.runs.get("run-1"));
+        let run = &desk.runs["run-1"];
+        (run.outcome(), run.supervision.late_report.as_ref().unwrap().completion_missing())
+    };
+    let walked = ["in_review", "approved"];
+    for (phases, named, has_link, missing) in [
+        (&walked[..], None, true, &[][..]),
+        (&walked[..1], Some("approved"), true, &[]),
+        (&walked, None, false, &["LINK:artifact"]),
+        (&walked[..1], None, true, &["PHASE"]),
+        (&[], Some("approved"), true, &["PHASE"]),
+        (&[], None, false, &["PHASE", "LINK:artifact"]),
+    ] {
+        let outcome = if missing.is_empty() { Status::Completed } else { Status::Failed };
+        let missing: Vec<String> = missing.iter().map(|missing| (*missing).to_owned()).collect();
+        assert_eq!(reported(phases, named, has_link), (Some(outcome), missing), "{phases:?} {named:?} {has_link}");
+    }
+}
+
+#[test]
 fn a_start_sets_no_looser_limit_than_its_lifecycle() {
     let mut desk = Desk::with("name: a\nphases: {p: {initial: true}}\nmax_iterations: 3\nmax_iterations_then: ABORT\n");
     let run = desk.apply(start("run-1").with("a").max_iterations(2, LimitThen::Abort));
