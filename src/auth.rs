@@ -84,6 +84,18 @@ impl Rights {
         if patterns.contains(&Pattern::Any) { vec![Pattern::Any] } else { patterns }
     }
 
+    /// What was granted; none where the caller is believed, and may do everything.
+    #[must_use]
+    pub fn grants(&self) -> Option<&Grants> {
+        self.0.as_ref()
+    }
+
+    /// The agents as which the caller may report in a namespace: see [`Grants::agents`].
+    #[must_use]
+    pub fn agents(&self, namespace: &str) -> String {
+        self.0.as_ref().map_or_else(|| "*".to_owned(), |grants| grants.agents(Access::Report, namespace))
+    }
+
     /// Whether the caller may make an agent the owner of a run in a namespace.
     #[must_use]
     pub fn may_act_as(&self, namespace: &str, agent: &str) -> bool {

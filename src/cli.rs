@@ -30,6 +30,7 @@ mod token;
 mod verify;
 mod view;
 mod watch;
+mod whoami;
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -56,6 +57,7 @@ use self::run::RunArgs;
 use self::token::TokenArgs;
 use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
+use self::whoami::WhoamiArgs;
 use crate::app::reloading::Settings;
 use crate::config::file::ConfigFile;
 use crate::config::shown::Setting;
@@ -119,6 +121,9 @@ enum Command {
     /// Hold every run against its events
     #[command(after_help = verify::HELP)]
     Verify(VerifyArgs),
+    /// Tell who one is for a server, in which roles, and as which agents
+    #[command(after_help = whoami::HELP)]
+    Whoami(WhoamiArgs),
     /// Make tokens for callers, and list and revoke those of an access file
     #[command(after_help = token::HELP)]
     Token(TokenArgs),
@@ -295,6 +300,7 @@ async fn done(cli: Cli) -> Result<(), Stop> {
         Command::Namespace(args) => namespace::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Health(args) => health::run(args).await,
+        Command::Whoami(args) => whoami::run(args).await,
         Command::Doctor(args) => doctor::run(args).await,
         Command::Verify(args) => verify::run(args).await,
         Command::Token(args) => token::run(args),

@@ -8,6 +8,7 @@ pub mod codec;
 pub mod contents;
 pub mod cursor;
 mod frames;
+pub mod identity;
 pub mod lifecycle;
 mod links;
 mod metadata;

@@ -1,7 +1,7 @@
 //! Compiles the protos without protoc: messages, clients, and the descriptor set that reflection serves.
 use std::path::PathBuf;
 
-const PROTOS: [&str; 8] = [
+const PROTOS: [&str; 9] = [
     "runledger/v1/run.proto",
     "runledger/v1/watch.proto",
     "runledger/v1/error.proto",
@@ -10,6 +10,7 @@ const PROTOS: [&str; 8] = [
     "runledger/v1/namespace_service.proto",
     "runledger/v1/lifecycle_service.proto",
     "runledger/v1/replica_service.proto",
+    "runledger/v1/identity_service.proto",
 ];
 
 #[expect(clippy::disallowed_methods, reason = "cargo tells the output directory by the environment")]

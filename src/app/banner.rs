@@ -64,11 +64,12 @@ pub(super) fn print(ports: &Ports, location: &Location, store: Option<&Descripti
         let sentence = "agents are believed, not authenticated: ownership keeps honest agents apart, not hostile ones";
         writeln!(out, "  {sentence}")?;
     }
-    let token = if *asks_for_credentials { " -H \"authorization: Bearer $TOKEN\"" } else { "" };
-    writeln!(
-        out,
-        "  try    grpcurl {}{token} -d '{{\"task_thread_id\": \"hello\"}}' {address} runledger.v1.RunService/StartRun",
-        tls.flags()
-    )?;
+    // What any good credential may call: a start may take an agent that this line cannot know.
+    let (said, method) = if *asks_for_credentials {
+        ("-H \"authorization: Bearer $TOKEN\"", "runledger.v1.IdentityService/WhoAmI")
+    } else {
+        ("-d '{\"task_thread_id\": \"hello\"}'", "runledger.v1.RunService/StartRun")
+    };
+    writeln!(out, "  try    grpcurl {} {said} {address} {method}", tls.flags())?;
     out.flush()
 }

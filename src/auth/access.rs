@@ -7,6 +7,8 @@ use super::Role;
 pub enum Access {
     /// Nothing: everybody may call. A credential that comes with the call must still be good.
     Open,
+    /// To know who one is: a good credential, and no role.
+    Identify,
     /// To read runs of the call's namespace.
     Read,
     /// To report runs of the call's namespace.
@@ -44,7 +46,7 @@ impl Access {
     #[must_use]
     pub fn is_allowed_to(self, role: Role) -> bool {
         match self {
-            Self::Open => true,
+            Self::Open | Self::Identify => true,
             Self::Read | Self::Know => match role {
                 Role::Reader | Role::Reporter | Role::Operator | Role::Admin => true,
             },
@@ -68,6 +70,7 @@ impl Access {
     pub fn name(self) -> &'static str {
         match self {
             Self::Open => "call",
+            Self::Identify => "ask who it is",
             Self::Read => "read runs",
             Self::Report => "report runs",
             Self::Resume => "resume runs",
@@ -112,6 +115,7 @@ const RUN_SERVICE: &[(&str, Access)] = &[
 
 /// All other methods, and services whose methods are alike, which end in `/`.
 const OTHERS: &[(&str, Access)] = &[
+    ("/runledger.v1.IdentityService/WhoAmI", Access::Identify),
     ("/runledger.v1.ReplicaService/GetReplica", Access::Inspect),
     ("/runledger.v1.NamespaceService/CreateNamespace", Access::Govern),
     ("/runledger.v1.NamespaceService/UpdateNamespace", Access::Settle),

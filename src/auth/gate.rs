@@ -182,9 +182,8 @@ impl Gate {
 /// Lets a caller in who is believed. Health and reflection name nobody.
 fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
     let names = match Access::of(path) {
-        Some(Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare) | None => {
-            Names::of(headers).map_err(Denied::Headers)?
-        }
+        Some(Access::Identify | Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare)
+        | None => Names::of(headers).map_err(Denied::Headers)?,
         Some(Access::Open | Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect) => {
             Names::none()
         }
@@ -246,7 +245,9 @@ impl Checked {
             Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare => {
                 Names::of(asked.headers).map_err(Denied::Headers)?
             }
-            Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect => Names::none(),
+            Access::Identify | Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect => {
+                Names::none()
+            }
         };
         let beside = credential.beside(asked.certificate);
         self.is_good_beside(trusted, beside.as_ref())?;
@@ -309,14 +310,16 @@ impl Checked {
         let Allowed { agent_id, agents } = match access {
             Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare => {
                 let agent = names.agent.clone();
-                grants.allow_as(access, &names.namespace, agent).map_err(|lacking| Denied::lacking(lacking, &names))?
+                let allowed = grants.allow_as(access, &names.namespace, agent);
+                allowed.map_err(|lacking| Denied::lacking(lacking, access, &names, &grants))?
             }
             Access::Inspect | Access::Govern => {
-                grants.allow_everywhere(access).map_err(|lacking| Denied::lacking(lacking, &names))?;
+                let allowed = grants.allow_everywhere(access);
+                allowed.map_err(|lacking| Denied::lacking(lacking, access, &names, &grants))?;
                 Allowed { agent_id: None, agents: Agents::All }
             }
             // The request names the namespace.
-            Access::Open | Access::Know | Access::Settle | Access::Export => {
+            Access::Open | Access::Identify | Access::Know | Access::Settle | Access::Export => {
                 Allowed { agent_id: None, agents: Agents::All }
             }
         };

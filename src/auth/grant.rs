@@ -1,5 +1,6 @@
 //! What a caller was granted: in which namespaces, in which roles, as which agents.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Access;
@@ -84,6 +85,9 @@ pub enum Lacking {
     Agent,
 }
 
+/// Bytes that agents take at most in a refusal.
+const AGENTS_BYTES_MAX: usize = 256;
+
 /// All grants of a caller. A clone shares them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants(Arc<[Grant]>);
@@ -166,6 +170,23 @@ impl Grants {
             _ => patterns().cloned().collect(),
         };
         Ok(Allowed { agent_id, agents: Agents::Of(agents) })
+    }
+
+    /// The agents as which the caller may act in a namespace, by the roles that allow an access: as a text for the caller
+    /// itself, which is cut where it would be too long.
+    #[must_use]
+    pub fn agents(&self, access: Access, namespace: &str) -> String {
+        let own = self.0.iter().filter(|grant| grant.holds_in(namespace) && grant.allows(access));
+        let patterns: BTreeSet<String> = own.flat_map(|grant| grant.agents.iter()).map(ToString::to_string).collect();
+        let mut text = String::new();
+        for pattern in patterns {
+            let between = if text.is_empty() { "" } else { ", " };
+            if text.len() + between.len() + pattern.len() > AGENTS_BYTES_MAX {
+                return if text.is_empty() { "…".to_owned() } else { text + ", …" };
+            }
+            text = text + between + &pattern;
+        }
+        text
     }
 
     /// Whether an agent is one of those as which the caller may report in a namespace.

@@ -169,7 +169,7 @@ fn may_name(caller: &Caller, command: &Command) -> Result<(), Problem> {
     match &command.ask {
         Ask::Start(start) => match &start.agent_id {
             Some(owner) if !caller.rights.may_act_as(&caller.namespace, owner) => {
-                Err(problem::agent_denied(Some(owner)))
+                Err(problem::agent_denied(Some(owner), &caller.rights.agents(&caller.namespace)))
             }
             Some(_) | None => Ok(()),
         },

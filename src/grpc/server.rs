@@ -1,10 +1,11 @@
-//! The port: the run service, the namespace service, the replica service, health, and reflection.
+//! The port: the services of runs, namespaces, lifecycles, identities and the replica, health, and reflection.
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
+use super::identity::Identities;
 use super::lifecycles::Lifecycles;
 use super::namespaces::Namespaces;
 use super::replica::Replica;
@@ -15,6 +16,7 @@ use super::transport::listener::{Limits, Port, listen};
 use crate::auth::Gate;
 use crate::authority::AuthoritySlot;
 use crate::supervise::Supervisor;
+use crate::wire::served::identity_service_server::IdentityServiceServer;
 use crate::wire::served::lifecycle_service_server::LifecycleServiceServer;
 use crate::wire::served::namespace_service_server::NamespaceServiceServer;
 use crate::wire::served::replica_service_server::ReplicaServiceServer;
@@ -59,6 +61,7 @@ pub fn serve(
     let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), totals.clone())))
         .add_service(NamespaceServiceServer::new(Namespaces::new(slot.clone())))
         .add_service(LifecycleServiceServer::new(Lifecycles::new(slot.clone())))
+        .add_service(IdentityServiceServer::new(Identities))
         .add_service(health)
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX));

@@ -13,3 +13,4 @@ mod signed;
 #[allow(dead_code, reason = "the keys that sign are those of the unit tests, which use all of them")]
 mod signing;
 mod tokens;
+mod whoami;

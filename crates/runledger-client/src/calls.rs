@@ -4,6 +4,7 @@ use std::future::Future;
 use std::ops::{Deref, DerefMut};
 
 use runledger_proto::v1;
+use runledger_proto::v1::identity_service_client::IdentityServiceClient;
 use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
 use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use runledger_proto::v1::run_service_client::RunServiceClient;
@@ -16,13 +17,15 @@ pub struct Wire {
     runs: Box<RunServiceClient<Channel>>,
     namespaces: Box<NamespaceServiceClient<Channel>>,
     lifecycles: Box<LifecycleServiceClient<Channel>>,
+    identities: Box<IdentityServiceClient<Channel>>,
 }
 
 impl Wire {
     pub(crate) fn new(channel: Channel) -> Self {
         let runs = Box::new(RunServiceClient::new(channel.clone()));
         let namespaces = Box::new(NamespaceServiceClient::new(channel.clone()));
-        Self { runs, namespaces, lifecycles: Box::new(LifecycleServiceClient::new(channel)) }
+        let lifecycles = Box::new(LifecycleServiceClient::new(channel.clone()));
+        Self { runs, namespaces, lifecycles, identities: Box::new(IdentityServiceClient::new(channel)) }
     }
 }
 
@@ -132,4 +135,9 @@ calls_of! {
     PutLifecycleRequest -> PutLifecycleResponse by put_lifecycle, mutates: true;
     GetLifecycleRequest -> GetLifecycleResponse by get_lifecycle, mutates: false;
     ListLifecyclesRequest -> ListLifecyclesResponse by list_lifecycles, mutates: false;
+}
+
+calls_of! {
+    identities:
+    WhoAmIRequest -> WhoAmIResponse by who_am_i, mutates: false;
 }

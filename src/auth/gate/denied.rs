@@ -2,7 +2,7 @@
 
 use crate::auth::jwt::JwtRefused;
 use crate::auth::names::Names;
-use crate::auth::{Access, Lacking};
+use crate::auth::{Access, Grants, Lacking};
 use crate::domain::Violation;
 
 /// A call that does not pass.
@@ -24,8 +24,13 @@ pub enum Denied {
     Namespace,
     /// No role of the caller's allows the call.
     Role(Access),
-    /// The caller may not act as this agent; none: it must name one of its own.
-    Agent(Option<String>),
+    /// The caller may not act as an agent.
+    Agent {
+        /// The agent that it named; none: it must name one of its own.
+        named: Option<String>,
+        /// The agents as which it may act, as far as they are shown.
+        own: String,
+    },
 }
 
 /// What is wrong with a credential. Each has a name for programs, which never changes.
@@ -85,11 +90,11 @@ impl From<JwtRefused> for Denied {
 }
 
 impl Denied {
-    pub(super) fn lacking(lacking: Lacking, names: &Names) -> Self {
+    pub(super) fn lacking(lacking: Lacking, access: Access, names: &Names, grants: &Grants) -> Self {
         match lacking {
             Lacking::Namespace => Self::Namespace,
             Lacking::Role(access) => Self::Role(access),
-            Lacking::Agent => Self::Agent(names.agent.clone()),
+            Lacking::Agent => Self::Agent { named: names.agent.clone(), own: grants.agents(access, &names.namespace) },
         }
     }
 }

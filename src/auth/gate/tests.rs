@@ -169,8 +169,11 @@ fn the_checks_come_in_their_order() {
     assert_eq!(look(&gate, "StartRun", &[bad_agent]).unwrap_err(), Denied::NoCredential);
     assert!(matches!(look(&gate, "StartRun", &[token, bad_agent]).unwrap_err(), Denied::Headers(_)));
     let other = ("runledger-agent-id", "other");
-    assert_eq!(look(&gate, "StartRun", &[token, other]).unwrap_err(), Denied::Agent(Some("other".into())));
-    assert_eq!(look(&gate, "StartRun", &[token]).unwrap_err(), Denied::Agent(None));
+    assert_eq!(
+        look(&gate, "StartRun", &[token, other]).unwrap_err(),
+        Denied::Agent { named: Some("other".into()), own: "bridge-*".into() }
+    );
+    assert_eq!(look(&gate, "StartRun", &[token]).unwrap_err(), Denied::Agent { named: None, own: "bridge-*".into() });
     assert_eq!(
         look(&gate, "/runledger.v1.ReplicaService/GetReplica", &[token]).unwrap_err(),
         Denied::Role(Access::Inspect)

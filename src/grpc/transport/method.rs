@@ -100,6 +100,7 @@ const METHODS: &[&str] = &[
     "runledger.v1.LifecycleService/GetLifecycle",
     "runledger.v1.LifecycleService/ListLifecycles",
     "runledger.v1.ReplicaService/GetReplica",
+    "runledger.v1.IdentityService/WhoAmI",
     "grpc.health.v1.Health/Check",
     "grpc.health.v1.Health/Watch",
     "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",

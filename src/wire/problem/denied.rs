@@ -27,7 +27,7 @@ pub fn denied(denied: Denied) -> Problem {
         Denied::Headers(violations) => invalid(violations),
         Denied::Namespace => namespace_denied(),
         Denied::Role(access) => role_denied(access),
-        Denied::Agent(agent) => agent_denied(agent.as_deref()),
+        Denied::Agent { named, own } => agent_denied(named.as_deref(), &own),
     }
 }
 
@@ -55,7 +55,7 @@ pub fn lacking(lacking: Lacking) -> Problem {
     match lacking {
         Lacking::Namespace => namespace_denied(),
         Lacking::Role(access) => role_denied(access),
-        Lacking::Agent => agent_denied(None),
+        Lacking::Agent => agent_denied(None, ""),
     }
 }
 
@@ -79,13 +79,16 @@ pub fn role_denied(access: Access) -> Problem {
     Problem::new(Code::PermissionDenied, "ROLE_DENIED", message)
 }
 
-/// The caller may not act as an agent, or names none and has several.
+/// The caller may not act as an agent, or names none and has several. `own`: the agents as which it may act.
 #[must_use]
-pub fn agent_denied(agent: Option<&str>) -> Problem {
-    let message = match agent {
-        Some(_) => "This caller may not act as this agent: name one of its own.",
-        None => "This caller reports as agents that were granted to it only: name one of them in `runledger-agent-id`.",
+pub fn agent_denied(agent: Option<&str>, own: &str) -> Problem {
+    let message = match (agent, own) {
+        (_, "") => "This caller may act as no agent here: see `runledger whoami`.".to_owned(),
+        (Some(_), own) => format!("This caller may not act as this agent, but as one of its own: {own}."),
+        (None, own) => {
+            format!("This caller reports as agents of its own only: name one in `runledger-agent-id`, of {own}.")
+        }
     };
     let problem = Problem::new(Code::PermissionDenied, "AGENT_DENIED", message);
-    problem.info("agent_id", agent.unwrap_or_default())
+    problem.info("agent_id", agent.unwrap_or_default()).info("agents", own)
 }

@@ -17,7 +17,7 @@ const ROLES: [Role; 4] = [Role::Reader, Role::Reporter, Role::Operator, Role::Ad
 fn expected(access: Access, role: Role, is_granted: bool, agent: Option<&str>) -> Option<&'static str> {
     match access {
         // The request names the namespace: see `a_namespace_is_known_and_changed_by_whom_it_was_granted_to`.
-        Access::Open | Access::Know | Access::Settle | Access::Export => None,
+        Access::Open | Access::Identify | Access::Know | Access::Settle | Access::Export => None,
         // A grant in one namespace lets nobody look at the process, which serves all, nor make another namespace.
         Access::Inspect => (!is_granted || !is_inspector(role)).then_some("ROLE_DENIED"),
         Access::Govern => (!is_granted || role != Role::Admin).then_some("ROLE_DENIED"),
