@@ -95,8 +95,8 @@ pub(super) struct ExportArgs {
     /// Go on with new events as they come; a file is gone on with behind its last whole line
     #[arg(long)]
     follow: bool,
-    /// Replace the output's file also where no export of this ledger and namespace wrote it
-    #[arg(long, conflicts_with = "follow")]
+    /// Replace the files of the output and of the cursor also where no export of this ledger and namespace wrote them
+    #[arg(long)]
     force: bool,
 }
 
@@ -199,6 +199,9 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
     };
     if let (Some(path), Some(namespace)) = (args.cursor_output, &args.namespace) {
         cursor::may_claim(&path, &mut export.sink).map_err(Stop::Usage)?;
+        if !args.force {
+            cursor::may_replace(&path, export.inspect.ledger(), namespace).map_err(Stop::Usage)?;
+        }
         export.cursor = Some(CursorFile::of(path, namespace.clone()));
     }
     let namespace = args.namespace.unwrap_or_else(Namespace::only);

@@ -1,6 +1,7 @@
 //! The file of the cursor up to which an export has every event of a namespace. It is there whole or not at all.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::sink::Sink;
 use crate::domain::{LedgerEpoch, Namespace, Positions};
 use crate::private::{self, Rights};
 use crate::store::Ledger;
-use crate::wire::cursor;
+use crate::wire::cursor::{self, CURSOR_BYTES_MAX};
 use crate::wire::seal::Seals;
 
 /// The time between two writings, where the export follows: each waits for the disk.
@@ -35,10 +36,28 @@ pub(super) fn may_claim(path: &Path, sink: &mut Sink) -> Result<(), String> {
     Ok(())
 }
 
+/// Refuses a file that is there and has no cursor of this ledger and namespace: it would be replaced.
+pub(super) fn may_replace(path: &Path, ledger: Ledger, namespace: &Namespace) -> Result<(), String> {
+    let Ok(there) = fs::metadata(path) else { return Ok(()) };
+    let mut text = String::new();
+    let bytes_max = CURSOR_BYTES_MAX as u64 + 2;
+    // A pipe is not opened: somebody may wait for its reader.
+    let is_read =
+        there.is_file() && File::open(path).is_ok_and(|file| file.take(bytes_max).read_to_string(&mut text).is_ok());
+    let is_own = text.is_empty() || cursor::epoch(text.trim(), &Seals::of(ledger), namespace).is_some();
+    if is_read && is_own {
+        return Ok(());
+    }
+    Err(format!(
+        "{} is there, and has no cursor of this ledger and namespace: name another file, or replace it by --force",
+        path.display()
+    ))
+}
+
 /// Whether an output that does not go on with a file replaces none: what the file has may have been purged meanwhile, on
 /// the word of its own cursor.
 pub(super) fn replaces_nothing(output: &str) -> Result<(), String> {
-    match std::fs::metadata(output) {
+    match fs::metadata(output) {
         Ok(there) if there.is_file() && there.len() > 0 => Err(format!(
             "{output} has lines, which the ledger may not have any more: go on with it by --follow, or name a new file"
         )),

@@ -172,6 +172,18 @@ async fn a_file_that_no_export_of_this_wrote_is_not_replaced(ledger: Ledger) {
         let (code, said) = ledger.run(&[&arguments[..], &["--force"]].concat()).await;
         assert_eq!(code, 0, "{said}");
     }
+    let (cursor, lines) = (directory.path().join("default.cursor"), directory.path().join("new.jsonl"));
+    let files = [lines.to_str().unwrap(), "--cursor-output", cursor.to_str().unwrap()];
+    let arguments = [&["export", "--namespace", "default", "--output"], &files[..]].concat();
+    fs::write(&cursor, "a note\n").unwrap();
+    let (code, said) = ledger.run(&arguments).await;
+    assert!(code == 2 && said.contains("has no cursor of this ledger and namespace"), "{code}: {said}");
+    assert_eq!((fs::read_to_string(&cursor).unwrap().as_str(), lines.exists()), ("a note\n", false));
+    for force in [Some("--force"), None] {
+        let (code, said) = ledger.run(&[&arguments[..], force.as_slice()].concat()).await;
+        assert_eq!(code, 0, "{force:?}: {said}");
+        fs::remove_file(&lines).unwrap();
+    }
 }
 
 async fn what_is_no_regular_file_is_written_to_and_stays(ledger: Ledger) {
