@@ -114,7 +114,8 @@
 //! - A text that says a time, a duration, a size or a number is read by [`text`], wherever it stands: wholly, or it is
 //!   refused. An empty text of a flag or a file is never taken for none; an empty variable is none.
 //! - The principal of an event is the server's own finding. A caller that is confined to its agents writes no run of
-//!   others: [`domain::decide`] refuses it, whatever the call.
+//!   others: [`domain::decide`] refuses it, whatever the call. What another holds is suspended, and what waits is
+//!   approved, by an operator alone, and never by the identity that executed it.
 //!
 //! # The path of a watch
 //!

@@ -8,6 +8,7 @@ mod key_server;
 mod matrix;
 mod older;
 mod ownership;
+mod page;
 mod signed;
 #[path = "../../src/auth/jwt/tests/signing.rs"]
 #[allow(dead_code, reason = "the keys that sign are those of the unit tests, which use all of them")]

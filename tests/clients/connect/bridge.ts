@@ -1,6 +1,7 @@
 // A bridge to Runledger: it connects, unpacks refusals, does work under a lease, and watches a run to its end.
 import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createRegistry, type DescMessage, type MessageShape } from "@bufbuild/protobuf";
 import { durationFromMs, durationMs } from "@bufbuild/protobuf/wkt";
@@ -18,18 +19,31 @@ const ms = (seconds: string) => parseFloat(seconds) * 1_000;
 
 export type RunClient = Client<typeof RunService>;
 
-/** A client with one connection of its own to HOST:PORT: the first call opens it, and the next one when it broke. */
-export function connect(address: string): RunClient {
+/**
+ * A client with one connection of its own to HOST:PORT: the first call opens it, and the next one when it broke. Over TLS
+ * where `ca` names the file of the server's CA; only then with the token of a file.
+ */
+export function connect(address: string, ca?: string, tokenFile?: string): RunClient {
+  if (tokenFile && !ca) throw new Error("a token is sent over TLS only: name the file of the server's CA");
   const transport = createGrpcTransport({
-    baseUrl: `http://${address}`,
+    baseUrl: `${ca ? "https" : "http"}://${address}`,
+    nodeOptions: ca ? { ca: readFileSync(ca) } : {},
     defaultTimeoutMs: ms(timeout),
-    interceptors: [retry()],
+    interceptors: tokenFile ? [retry(), token(tokenFile)] : [retry()],
     acceptCompression: [], // Answers are not compressed; nor are requests, unless Connect is told to.
     pingIntervalMs: 20_000,
     pingTimeoutMs: 10_000,
     pingIdleConnection: true,
   });
   return createClient(RunService, transport);
+}
+
+/** Reads the token for each attempt: the file has another one now and then. */
+function token(file: string): Interceptor {
+  return (next) => async (request) => {
+    request.header.set("authorization", `Bearer ${(await readFile(file, "utf8")).trim()}`);
+    return next(request);
+  };
 }
 
 type Kinds = typeof rpc & typeof errors & typeof runs;

@@ -1,7 +1,8 @@
 import { connect, details, start, watch, work } from "./bridge.js";
 import { RunStatus } from "./gen/runledger/v1/run_pb.js";
 
-const client = connect(process.env.RUNLEDGER_SERVER ?? "127.0.0.1:50051");
+const { RUNLEDGER_SERVER, RUNLEDGER_CLIENT_TLS_CA, RUNLEDGER_TOKEN_FILE } = process.env;
+const client = connect(RUNLEDGER_SERVER ?? "127.0.0.1:50051", RUNLEDGER_CLIENT_TLS_CA, RUNLEDGER_TOKEN_FILE);
 const run = await start(client, { taskThreadId: "task-7", labels: { team: "search" } });
 const ended = await work(client, run, async ({ signal, update }) => {
   for (let page = 1; page <= 3; page++) {

@@ -10,7 +10,10 @@ import com.runledger.v1.*;
 import io.grpc.*;
 import io.grpc.protobuf.StatusProto;
 import io.grpc.stub.ClientCalls;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.*;
@@ -21,13 +24,41 @@ public final class Bridge implements AutoCloseable {
     public final RunServiceGrpc.RunServiceBlockingStub runs;
     private final ManagedChannel channel;
 
-    /** Connects, with the first call, to a server such as {@code 127.0.0.1:50051}. */
-    public Bridge(String server) {
+    /** Connects, with the first call, to a server such as {@code 127.0.0.1:50051}, in plain text. */
+    public Bridge(String server) { this(server, InsecureChannelCredentials.create(), null); }
+
+    /** The same over TLS, to a server whose CA is in a file; every call has the token of a file, unless it is null. */
+    public Bridge(String server, Path ca, Path token) throws IOException {
+        this(server, TlsChannelCredentials.newBuilder().trustManager(ca.toFile()).build(), token);
+    }
+
+    private Bridge(String server, ChannelCredentials credentials, Path token) {
         var config = new InputStreamReader(Bridge.class.getResourceAsStream("/service_config.json"));
-        channel = ManagedChannelBuilder.forTarget(server).usePlaintext()
+        channel = Grpc.newChannelBuilder(server, credentials)
             .defaultServiceConfig(new Gson().fromJson(config, new TypeToken<Map<String, ?>>() {}))
             .keepAliveTime(20, SECONDS).keepAliveTimeout(10, SECONDS).keepAliveWithoutCalls(true).build();
-        runs = RunServiceGrpc.newBlockingStub(channel);
+        var all = RunServiceGrpc.newBlockingStub(channel);
+        runs = token == null ? all : all.withCallCredentials(new TokenFile(token));
+    }
+
+    /** Reads the token for each call: the file has another one now and then. */
+    private static final class TokenFile extends CallCredentials {
+        private final Path file;
+
+        private TokenFile(Path file) { this.file = file; }
+
+        @Override public void applyRequestMetadata(RequestInfo call, Executor executor, MetadataApplier applier) {
+            executor.execute(() -> {
+                try {
+                    var headers = new Metadata();
+                    var name = Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+                    headers.put(name, "Bearer " + Files.readString(file).strip());
+                    applier.apply(headers);
+                } catch (IOException unreadable) {
+                    applier.fail(Status.UNAUTHENTICATED.withCause(unreadable));
+                }
+            });
+        }
     }
 
     /** Ends the connection, and every call on it. */
@@ -207,7 +238,7 @@ public final class Bridge implements AutoCloseable {
     public void watch(WatchRunRequest from, Consumer<WatchRunResponse> show) throws InterruptedException {
         var next = from.toBuilder();
         for (long pause = 100; ; pause = Math.min(2 * pause + 100, 5_000)) {
-            var call = channel.newCall(RunServiceGrpc.getWatchRunMethod(), CallOptions.DEFAULT);
+            var call = channel.newCall(RunServiceGrpc.getWatchRunMethod(), runs.getCallOptions());
             boolean came = false;
             String cut = "";
             try {
