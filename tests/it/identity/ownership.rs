@@ -204,6 +204,7 @@ async fn a_claim_that_was_kept_without_an_identity_is_still_found() {
         RunServiceClient::with_interceptor(channel, caller)
     };
     let mut believing = Server::start(&store).await;
+    believing.is_ready().await;
     let mut believed = client(&believing, Caller::default().acting("b"));
     for run_id in ["first", "second"] {
         believed.start_run(StartRunRequest { deferred: true, ..start(run_id) }).await.unwrap();

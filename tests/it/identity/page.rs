@@ -38,6 +38,7 @@ async fn the_certificates_and_the_token_of_the_page_let_its_clients_in() {
     let serve: Vec<String> = serve[0].split(' ').skip(2).map(here).collect();
     let serve: Vec<&str> = serve.iter().map(String::as_str).chain(["--store", "memory"]).collect();
     let server = Server::start_with(&serve).await;
+    server.is_ready().await;
     let script: Vec<String> = calls.into_iter().filter(|line| !line.starts_with("python ")).collect();
     let called = shell(&directory, &script.join("\n"), &server.address.to_string());
     let said = String::from_utf8_lossy(&called.stdout).into_owned();

@@ -47,6 +47,7 @@ async fn a_caller_is_told_what_was_granted_to_it_whatever_it_names() {
 #[tokio::test]
 async fn a_caller_that_is_believed_is_told_so() {
     let server = Server::start("memory").await;
+    server.is_ready().await;
     let channel = Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect_lazy();
     let mut client = IdentityServiceClient::with_interceptor(channel, Caller::default().acting("agent-7"));
     let answer = client.who_am_i(WhoAmIRequest {}).await.unwrap().into_inner();
