@@ -38,6 +38,12 @@ impl Time {
         self.micros.saturating_sub(earlier.micros)
     }
 
+    /// The time that came so many milliseconds before.
+    #[must_use]
+    pub fn minus_ms(self, ms: u64) -> Self {
+        self.plus_micros(i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(-1_000))
+    }
+
     /// The time that comes so many microseconds later.
     #[must_use]
     pub fn plus_micros(self, micros: i64) -> Self {

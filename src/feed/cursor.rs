@@ -2,6 +2,7 @@
 
 use crate::domain::{LedgerEpoch, Positions};
 use crate::store::query::Place;
+use crate::store::retention::Walked;
 
 /// A place in the log of all shards, and in the first view of a watch that has not shown all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,9 @@ pub struct View {
     pub of: ViewOf,
     /// The last run that was shown; none at the view's beginning.
     pub shown: Option<Place>,
+    /// How far purges had come when the place was read, for a view of all runs: a run that was to be shown and was purged
+    /// later ends the view.
+    pub walked: Walked,
 }
 
 /// The kind of runs that a first view shows, of those that match.

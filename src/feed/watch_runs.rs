@@ -3,7 +3,8 @@
 //!
 //! The first view shows runs as they were at the positions where the watch begins, whatever has happened since. So
 //! every later event is due, and a cursor need only say how far the view has come. Runs are found as they are now, so a
-//! run that has stopped matching is not shown. The event that made it stop is later than the view, and is shown.
+//! run that has stopped matching is not shown. The event that made it stop is later than the view, and is shown. A run
+//! that was purged before it could be shown is not found, and has no later event: where there may be one, the watch ends.
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use super::{Change, Feed, Generation, Held, WatchError};
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, Reach, RunQuery};
+use crate::store::retention::Walked;
 
 /// One frame of a watch of many runs, with the cursor that resumes after it.
 #[derive(Clone, Debug)]
@@ -108,24 +110,25 @@ impl Feed {
             let mut watch = feed.shared_watch(epoch, namespace, filter);
             let Self { hub, stop, .. } = &feed;
             let mut passing = Passing::begin();
-            if let Some(View { of, mut shown }) = view {
+            if let Some(mut view) = view {
                 loop {
                     feed.goes_on(epoch)?;
-                    let page = watch.view(of, shown, &positions).await;
+                    let page = watch.view(&view, &positions).await;
                     feed.is_still(epoch)?;
-                    let (runs, next, _held) = page?;
+                    let (Viewed { runs, next, walked }, _held) = page?;
+                    view.walked = view.went_on(walked)?;
                     for (place, run) in runs {
-                        let cursor = watch.cursor(&positions, Some(View { of, shown: Some(place) }));
+                        let cursor = watch.cursor(&positions, Some(View { shown: Some(place), ..view.clone() }));
                         yield Frame::Snapshot { run, cursor };
                         passing = Passing::begin();
                         feed.goes_on(epoch)?;
                     }
-                    shown = next;
-                    if shown.is_none() {
+                    view.shown = next;
+                    if view.shown.is_none() {
                         break;
                     }
                     if passing.is_long() {
-                        yield watch.checkpoint(&positions, Some(View { of, shown: shown.clone() }), None);
+                        yield watch.checkpoint(&positions, Some(view.clone()), None);
                     }
                 }
             }
@@ -213,7 +216,7 @@ impl Feed {
     ) -> Result<Cursor, WatchError> {
         match begin {
             Begin::Now(of) => {
-                let view = of.map(|of| View { of, shown: None });
+                let view = of.map(|of| View { of, shown: None, walked: Walked::default() });
                 Ok(Cursor { epoch, positions: ends.clone(), view })
             }
             Begin::After(cursor) if cursor.epoch != epoch => Err(WatchError::CursorInvalid),
@@ -231,6 +234,34 @@ impl Feed {
         }
         let forgotten = self.look(self.log.forgotten(namespace)).await?;
         if cursor.positions.reaches(&forgotten) { Ok(()) } else { Err(WatchError::CursorExpired) }
+    }
+}
+
+/// A page of the first view.
+struct Viewed {
+    runs: Vec<(Place, Bytes)>,
+    /// The place to go on from; none after the last page.
+    next: Option<Place>,
+    /// How far purges had come after the page was read, and the store's clock; none where no run that was purged could be
+    /// missing.
+    walked: Option<(Walked, Time)>,
+}
+
+impl View {
+    /// How far purges have come by a page that was read from the view's place on.
+    ///
+    /// The view does not end without a word of runs that it should have shown: one that was purged since the view's
+    /// place was read is missing in the page, unless it was shown before. The runs that were purged ended before a known
+    /// time, so they began before it as well, and a view that has come by this time has shown them all. What was purged
+    /// before the first page was read was gone when the view began.
+    fn went_on(&self, walked: Option<(Walked, Time)>) -> Result<Walked, WatchError> {
+        let Some((walked, now)) = walked else { return Ok(self.walked.clone()) };
+        if let Some(shown) = &self.shown
+            && self.walked.purged_before(&walked, now).is_some_and(|before| shown.started_at <= before)
+        {
+            return Err(WatchError::CursorExpired);
+        }
+        Ok(walked)
     }
 }
 
@@ -256,18 +287,20 @@ impl Watch<'_> {
         Frame::Checkpoint { cursor: self.cursor(positions, view), at }
     }
 
-    /// A page of the first view, the place to go on from, and the count of the page's bytes.
-    async fn view(
-        &self,
-        of: ViewOf,
-        shown: Option<Place>,
-        positions: &Positions,
-    ) -> Result<(Vec<(Place, Bytes)>, Option<Place>, Option<Held>), StoreError> {
+    /// A page of the first view, and the count of its bytes.
+    async fn view(&self, view: &View, positions: &Positions) -> Result<(Viewed, Option<Held>), StoreError> {
+        let View { of, shown, .. } = view.clone();
         let filter = match of {
             ViewOf::All => Some(Filter::clone(&self.filter)),
             ViewOf::Active => self.filter.active(),
         };
-        let Some(filter) = filter else { return Ok((Vec::new(), None, None)) };
+        let Some(filter) = filter else {
+            return Ok((Viewed { runs: Vec::new(), next: None, walked: None }, None));
+        };
+        // Only runs that had ended when the watch began may be missing without a word: the end of any other is a later
+        // event, and its purge is noted behind it.
+        let may_lack = of == ViewOf::All
+            && (filter.statuses.is_empty() || filter.statuses.iter().any(|status| status.is_terminal()));
         let query = RunQuery {
             namespace: self.namespace.clone(),
             filter,
@@ -280,24 +313,26 @@ impl Watch<'_> {
         };
         let positions = positions.clone();
         // One turn for all reads: with two turns, sessions would keep decoded runs between them.
-        let read = |Feed { log, runs, encode, .. }: Feed| async move {
-            let page = runs.list(&query).await?;
+        let read = move |Feed { log, runs: store, encode, .. }: Feed| async move {
+            let page = store.list(&query).await?;
             let keys: Vec<RunKey> = page.runs.iter().map(Run::key).collect();
             let revisions = log.revisions_as_of(&keys, &positions).await?;
             let changed = page.runs.iter().zip(&revisions).filter(|(run, revision)| run.revision != **revision);
             let changed: Vec<(RunKey, Revision)> = changed.map(|(run, revision)| (run.key(), *revision)).collect();
             // `Revision::NONE` stands for no run.
-            let mut as_they_were = runs.runs_at(&changed).await?.into_iter();
+            let mut as_they_were = store.runs_at(&changed).await?.into_iter();
             let runs = page.runs.into_iter().zip(revisions).filter_map(|(run, revision)| {
                 let place = Place { started_at: run.started_at, run_id: run.run_id.clone() };
                 let run = if run.revision == revision { Some(run) } else { as_they_were.next().flatten() };
                 let run = run.filter(|run| query.filter.matches(run))?;
                 Some((place, encode.run(&run)))
             });
-            Ok((runs.collect::<Vec<_>>(), page.next))
+            let runs = runs.collect();
+            // Read last: it covers all that was purged while the page was read.
+            let walked = if may_lack { Some(store.walked_all(&query.namespace).await?) } else { None };
+            Ok(Viewed { runs, next: page.next, walked })
         };
-        let weight = |(runs, _): &(Vec<(Place, Bytes)>, _)| runs.iter().map(|(_, run)| run.len()).sum();
-        let ((runs, next), held) = self.feed.page(self.feed.reads.clone(), weight, read).await?;
-        Ok((runs, next, held))
+        let weight = |viewed: &Viewed| viewed.runs.iter().map(|(_, run)| run.len()).sum();
+        self.feed.page(self.feed.reads.clone(), weight, read).await
     }
 }

@@ -15,7 +15,7 @@ pub use self::calls::{Call, Calls};
 use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use super::retention::{Due, Purged, Retained, Walk};
+use super::retention::{Due, Purged, Retained, Walk, Walked};
 use super::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page, PoolUse,
     Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
@@ -23,7 +23,7 @@ use super::{
 use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
-    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
 
@@ -192,6 +192,11 @@ impl<S: Runs + ?Sized> Runs for Observed<S> {
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         self.calls.count(Call::Running);
         self.inner.running(values).await
+    }
+
+    async fn walked_all(&self, namespace: &Namespace) -> Result<(Walked, Time), StoreError> {
+        self.calls.count(Call::WalkedAll);
+        self.inner.walked_all(namespace).await
     }
 }
 

@@ -79,7 +79,7 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::migrations::Migrated;
 use super::plan::Plan;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use super::retention::{Due, Purged, Retained, Walk};
+use super::retention::{Due, Purged, Retained, Walk, Walked};
 use super::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, OpenError, Page,
     PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
@@ -88,7 +88,7 @@ use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
-    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
 use crate::supervise::Supervisor;
@@ -347,6 +347,12 @@ impl Runs for PostgresStore {
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         sides::max_running::running(&self.commits.sessions, values).await
+    }
+
+    async fn walked_all(&self, namespace: &Namespace) -> Result<(Walked, Time), StoreError> {
+        let (walked, now) = retention::walked_all(&self.commits.sessions, namespace).await?;
+        // Purges go by the steady clock, and views by times of runs: the later of both misses no purge.
+        Ok((walked, now.max(self.commits.uptime.steady().now)))
     }
 }
 

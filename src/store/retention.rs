@@ -4,9 +4,12 @@
 //! ended: a run is due when its last event is, and that event is come by. No index says which runs are due, and no commit
 //! writes one.
 
+use std::collections::BTreeMap;
+use std::hash::Hasher as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use siphasher::sip::SipHasher13;
 
 use super::{OfLedger, StoreError};
 use crate::domain::{Namespace, Position, Positions, Retention, Revision, RunId, Shard, Status, Time};
@@ -79,6 +82,69 @@ pub struct Retained {
     pub revision: Revision,
     /// The time since its last change, by the store's clock; none where that lies ahead.
     pub unchanged_for: Duration,
+}
+
+/// Times of runs that are kept, whose walks are told apart in a [`Walked`], which stands in a cursor. A namespace has
+/// more only where its retention was changed many times.
+const WALKED_MAX: usize = 16;
+
+/// How far all walks of a namespace have come: for each time that runs are kept, a digest of its walks' positions. Two
+/// that are equal are of one state, since a purge notes how far its walk has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walked(BTreeMap<u64, u64>);
+
+impl Walked {
+    /// The walks for runs that are kept for `keep_ms`, by their digest, each in the order of the time.
+    pub fn pairs(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.iter().map(|(keep_ms, digest)| (*keep_ms, *digest))
+    }
+
+    /// The time before which each run had its last event that was purged between this state and a later one, which was
+    /// read at `now`; none where nothing was.
+    #[must_use]
+    pub fn purged_before(&self, later: &Self, now: Time) -> Option<Time> {
+        let walked = later.0.iter().filter(|(keep_ms, digest)| self.0.get(keep_ms) != Some(digest));
+        let kept = walked.map(|(keep_ms, _)| *keep_ms).min();
+        // Walks are forgotten with their namespace alone.
+        let is_another = self.0.keys().any(|keep_ms| !later.0.contains_key(keep_ms));
+        if is_another { Some(now) } else { kept.map(|keep_ms| now.minus_ms(keep_ms)) }
+    }
+}
+
+impl Walked {
+    /// All walks as if each were for the runs that are kept least.
+    fn as_one(&self) -> Self {
+        let mut hasher = SipHasher13::default();
+        for (keep_ms, digest) in self.pairs() {
+            hasher.write_u64(keep_ms);
+            hasher.write_u64(digest);
+        }
+        self.0.keys().next().map(|keep_ms| (*keep_ms, hasher.finish())).into_iter().collect()
+    }
+}
+
+impl FromIterator<(u64, u64)> for Walked {
+    fn from_iter<I: IntoIterator<Item = (u64, u64)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+/// Makes a [`Walked`] of the rows of walks, which come by the time and the shard: for both stores.
+#[derive(Debug, Default)]
+pub(super) struct WalkedRows(BTreeMap<u64, SipHasher13>);
+
+impl WalkedRows {
+    pub(super) fn add(&mut self, keep_ms: u64, shard: Shard, statuses: i64, position: Position) {
+        let hasher = self.0.entry(keep_ms).or_default();
+        hasher.write_u16(shard.0);
+        hasher.write_i64(statuses);
+        hasher.write_u64(position);
+    }
+
+    pub(super) fn end(self) -> Walked {
+        let walks: Walked = self.0.into_iter().map(|(keep_ms, hasher)| (keep_ms, hasher.finish())).collect();
+        if walks.0.len() > WALKED_MAX { walks.as_one() } else { walks }
+    }
 }
 
 /// Purges of runs.

@@ -5,8 +5,9 @@ use async_trait::async_trait;
 use super::contents::Beside;
 use super::leases::KeptLease;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
+use super::retention::Walked;
 use super::{OfLedger, StoreError};
-use crate::domain::{ContentRow, Filter, LabelValue, Namespace, Priority, Revision, Run, RunId, RunKey, Status};
+use crate::domain::{ContentRow, Filter, LabelValue, Namespace, Priority, Revision, Run, RunId, RunKey, Status, Time};
 
 /// A run as it is, with its lease as it is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,4 +137,12 @@ pub trait Runs: OfLedger {
     ///
     /// The store cannot be read.
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError>;
+
+    /// How far all walks of a namespace have come that [purge](super::Purges) its runs, and the store's clock. Whoever
+    /// reads it before and after a list of runs knows which runs the list may lack that were there before.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    async fn walked_all(&self, namespace: &Namespace) -> Result<(Walked, Time), StoreError>;
 }

@@ -53,7 +53,7 @@ use super::lifecycles::Versions;
 use super::migrations::{Migrated, SQLITE};
 use super::plan::Plan;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use super::retention::{Due, Purged, Retained, Walk};
+use super::retention::{Due, Purged, Retained, Walk, Walked};
 use super::{
     CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, PoolUse, Purges, RunLog, Runs,
     Statistics, Store, StoreError, Unsettled, Upkeep,
@@ -62,7 +62,7 @@ use crate::clock::Clock;
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Positions, Priority,
-    Renewal, Revision, Run, RunId, RunKey, Shard,
+    Renewal, Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
 pub use bulk::SqliteBulk;
@@ -347,6 +347,13 @@ impl Runs for SqliteStore {
             values.iter().map(|value| sides::max_running::running(connection, value)).collect()
         };
         self.connections.read(read).await?
+    }
+
+    async fn walked_all(&self, namespace: &Namespace) -> Result<(Walked, Time), StoreError> {
+        let (namespace, clock) = (namespace.clone(), self.clock.clone());
+        // Purges go by the steady clock, and views by times of runs: the later of both misses no purge.
+        let now = clock.steady().now.max(clock.clock());
+        self.connections.read(move |connection| retention::walked_all(connection, &namespace, now)).await?
     }
 }
 

@@ -10,6 +10,7 @@ use crate::domain::{LedgerEpoch, Positions, Time};
 use crate::feed::cursor::{Cursor, View, ViewOf};
 use crate::store::Ledger;
 use crate::store::query::Place;
+use crate::store::retention::Walked;
 
 /// The most shards that a ledger has, as the table of the ledger says.
 const SHARDS_MAX: usize = 1024;
@@ -35,6 +36,17 @@ struct Content {
     view: u32,
     #[prost(message, optional, tag = "3")]
     shown: Option<Shown>,
+    /// Of a view of all runs. Cursors of releases before 0.8 have none, as where nothing was ever purged.
+    #[prost(message, repeated, tag = "4")]
+    walked: Vec<Walk>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Walk {
+    #[prost(fixed64, tag = "1")]
+    keep_ms: u64,
+    #[prost(fixed64, tag = "2")]
+    digest: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -55,7 +67,9 @@ pub fn encode(cursor: &Cursor, seals: &Seals, namespace: &str) -> String {
     };
     let shown = cursor.view.as_ref().and_then(|view| view.shown.as_ref());
     let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
-    let content = Content { positions: cursor.positions.to_vec(), view, shown };
+    let walked = cursor.view.iter().flat_map(|view| view.walked.pairs());
+    let walked = walked.map(|(keep_ms, digest)| Walk { keep_ms, digest }).collect();
+    let content = Content { positions: cursor.positions.to_vec(), view, shown, walked };
     seals.seal(&binding(namespace), cursor.epoch, content.encoded_len(), |bytes| {
         content.encode(bytes).expect("a vector takes all");
     })
@@ -93,7 +107,8 @@ pub fn decode(text: &str, seals: &Seals, ledger: Ledger, namespace: &str) -> Res
     let shown = content
         .shown
         .map(|shown| Place { started_at: Time::from_micros(shown.started_at), run_id: shown.run_id.into() });
-    Ok(Cursor { epoch, positions: content.positions.into(), view: of.map(|of| View { of, shown }) })
+    let walked: Walked = content.walked.into_iter().map(|Walk { keep_ms, digest }| (keep_ms, digest)).collect();
+    Ok(Cursor { epoch, positions: content.positions.into(), view: of.map(|of| View { of, shown, walked }) })
 }
 
 /// The epoch and the content of a cursor of this ledger, whatever its epoch.

@@ -84,6 +84,7 @@ conformance! { conforms:
         what_is_due_is_purged_whole_and_nothing_else_goes
         what_stands_beside_a_run_is_counted_and_goes_with_it
         the_newest_event_of_a_shard_stays_until_another_follows
+        whoever_looked_before_a_purge_is_told_of_it
         a_namespaces_retention_is_its_own
         what_was_found_by_settings_that_hold_no_more_stays
         a_run_is_kept_until_its_events_were_exported_where_its_namespace_wants_it

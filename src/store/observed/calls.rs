@@ -45,6 +45,7 @@ calls! {
     Ready: "ready",
     NextPriority: "next_priority",
     Running: "running",
+    WalkedAll: "walked_all",
     Renew: "renew",
     Leases: "leases",
     Overdue: "overdue",

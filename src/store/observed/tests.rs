@@ -13,7 +13,7 @@ use crate::store::contents::Beside;
 use crate::store::leases::OverduePlace;
 use crate::store::open::{self, Location};
 use crate::store::query::{CountBy, Order, Reach, ReadyOf, RunQuery};
-use crate::store::retention::{Purges as _, Walk};
+use crate::store::retention::{Purges as _, Walk, Walked};
 use crate::store::{
     Commits as _, Found, Lifecycles as _, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _,
     Store as _, Unsettled, Upkeep as _,
@@ -83,6 +83,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     store.ready(&key.namespace, ReadyOf { not_begun: true, priority: Priority::NONE }, None, 9).await.unwrap();
     let value = LabelValue { namespace: key.namespace.clone(), label: "k".to_owned(), value: "v".to_owned() };
     store.running(&[value]).await.unwrap();
+    assert_eq!(store.walked_all(&key.namespace).await.unwrap().0, Walked::default());
     let renewal = Renewal { epoch: 1.into(), agent_id: None, is_confined: false, progress: None };
     assert_eq!(store.renew(Shard(0), &[(key.clone(), renewal)]).await.unwrap(), [None]);
     assert_eq!(store.leases(std::slice::from_ref(&key)).await.unwrap(), [None]);

@@ -25,7 +25,11 @@ fn live() -> Cursor {
 
 fn showing(of: ViewOf) -> Cursor {
     let shown = Place { started_at: Time::from_micros(-5), run_id: "run:1".into() };
-    Cursor { view: Some(View { of, shown: Some(shown) }), ..live() }
+    let walked = match of {
+        ViewOf::Active => Walked::default(),
+        ViewOf::All => [(3_600_000, 7), (u64::MAX, u64::MAX)].into_iter().collect(),
+    };
+    Cursor { view: Some(View { of, shown: Some(shown), walked }), ..live() }
 }
 
 fn given(cursor: &Cursor) -> String {
@@ -39,7 +43,7 @@ fn taken(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, CursorIn
 
 #[test]
 fn a_cursor_leads_back_to_its_place() {
-    let unshown = Cursor { view: Some(View { of: ViewOf::All, shown: None }), ..live() };
+    let unshown = Cursor { view: Some(View { of: ViewOf::All, shown: None, walked: Walked::default() }), ..live() };
     for cursor in [live(), showing(ViewOf::Active), showing(ViewOf::All), unshown] {
         assert_eq!(taken(&given(&cursor), LEDGER, "default"), Ok(cursor.clone()));
         let text = encode(&cursor, &Seals::of(LEDGER), "team-1");
@@ -120,10 +124,11 @@ fn the_length_of_a_cursor_does_not_tell_how_much_the_ledger_holds() {
 fn the_largest_cursor_keeps_the_bound() {
     let ledger = Ledger { shard_count: 1024, epoch: u64::MAX.into(), ..LEDGER };
     let shown = Place { started_at: Time::from_micros(i64::MIN), run_id: "~".repeat(RUN_ID_BYTES_MAX).into() };
+    let walked = (0..16).map(|number| (u64::MAX - number, u64::MAX)).collect();
     let cursor = Cursor {
         epoch: ledger.epoch,
         positions: vec![u64::MAX; SHARDS_MAX].into(),
-        view: Some(View { of: ViewOf::All, shown: Some(shown) }),
+        view: Some(View { of: ViewOf::All, shown: Some(shown), walked }),
     };
     let text = given(&cursor);
     assert!(text.len() <= CURSOR_BYTES_MAX, "{}", text.len());

@@ -1,18 +1,22 @@
 //! Watches of all runs, and waits, in this process: on a store in memory that the test can count, damage and hold.
 
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Filter, LedgerEpoch, Status};
+use runledger::domain::{Filter, LedgerEpoch, NamespaceAsk, NamespaceCommand, Retention, Status, Time};
 use runledger::feed::cursor::{Cursor, View, ViewOf};
 use runledger::feed::watch_run;
 use runledger::feed::watch_runs::{Begin, Frame};
 use runledger::feed::{CHECKPOINT_INTERVAL, Limits, WaitUntil, WatchError};
+use runledger::retention::{Mode, Quiets, walk};
 use runledger::share::CallerKey;
-use runledger::store::{OfLedger as _, RunLog as _, Runs as _, StoreError};
+use runledger::store::query::Place;
+use runledger::store::retention::Walked;
+use runledger::store::{Namespaces as _, OfLedger as _, RunLog as _, Runs as _, StoreError};
 use runledger::wire::cursor;
 use runledger::wire::seal::Seals;
 use serde_json::json;
@@ -261,7 +265,7 @@ async fn a_first_view_that_is_cut_again_and_again_gets_on() {
     let mut cursor = Cursor {
         epoch: LedgerEpoch::FIRST,
         positions: vec![0].into(),
-        view: Some(View { of: ViewOf::All, shown: None }),
+        view: Some(View { of: ViewOf::All, shown: None, walked: Walked::default() }),
     };
     let mut cuts = 0;
     loop {
@@ -285,6 +289,52 @@ async fn a_first_view_that_is_cut_again_and_again_gets_on() {
         cuts += 1;
     }
     assert!(cuts > 1, "it was cut {cuts} times");
+}
+
+/// A run that was purged before the view came to it is in no event that follows: nothing else would tell of it.
+#[tokio::test]
+async fn a_first_view_that_may_lack_what_was_purged_meanwhile_ends_and_says_so() {
+    const RUNS: usize = 60;
+    let process = Process::start_with(Limits { view_page_runs_max: 10, ..Limits::default() }).await;
+    for run in 0..RUNS {
+        process.apply(start(&format!("run-{run}"))).await;
+        process.apply(complete(&format!("run-{run}"))).await;
+    }
+    let mut frames = watch(&process, Filter::default(), Begin::Now(Some(ViewOf::All))).await.unwrap();
+    let mut cursors = Vec::new();
+    for _ in 0..10 {
+        let Some(Ok(Frame::Snapshot { cursor, .. })) = frames.next().await else { panic!("no snapshot") };
+        cursors.push(opened(&process, &cursor));
+    }
+    process.apply(start("newest")).await;
+    let retention = Some(Retention { completed_ms: Some(1), ..Retention::default() });
+    let ask = NamespaceAsk::Update { description: None, max_active_runs: None, max_stored_bytes: None, retention };
+    let keep = NamespaceCommand { name: DEFAULT_NAMESPACE.into(), ask, expected_revision: None };
+    process.store.change_namespace(&keep).await.unwrap();
+    let mut purged = 0;
+    while purged < RUNS as u64 {
+        let mut quiets = Quiets::default();
+        let each = walk(&*process.store, None, Mode::Purge, &mut quiets, |_| ControlFlow::Continue(()));
+        purged += each.await.unwrap().runs;
+        yield_now().await;
+    }
+    assert!(matches!(frames.next().await, Some(Err(WatchError::CursorExpired))), "50 runs are missing");
+    let resumed = |cursor: &Cursor| first_frame(&process, cursor.clone());
+    for cursor in [&cursors[0], &cursors[9]] {
+        assert!(matches!(resumed(cursor).await, Some(Err(WatchError::CursorExpired))), "{cursor:?}");
+    }
+    // A view that had shown all runs that began before the purged ones ended goes on.
+    let mut beyond = cursors[9].clone();
+    let view = beyond.view.as_mut().unwrap();
+    view.shown = Some(Place { started_at: Time::from_micros(i64::MAX), run_id: "z".into() });
+    assert!(matches!(resumed(&beyond).await, Some(Ok(Frame::Change { .. }))), "the newest run's start");
+    let mut anew = watch(&process, Filter::default(), Begin::Now(Some(ViewOf::All))).await.unwrap();
+    assert!(matches!(anew.next().await, Some(Ok(Frame::Snapshot { .. }))));
+    assert!(matches!(anew.next().await, Some(Ok(Frame::CaughtUp { .. }))));
+}
+
+async fn first_frame(process: &Process, cursor: Cursor) -> Option<Result<Frame, WatchError>> {
+    watch(process, Filter::default(), Begin::After(cursor)).await.unwrap().next().await
 }
 
 /// However many sessions fold history at once, few of them are at the store.

@@ -8,7 +8,7 @@ use runledger::domain::{
 };
 use runledger::retention::{GRACE, Mode, Quiets, walk};
 use runledger::store::contents::Beside;
-use runledger::store::retention::{PURGE_RUNS_MAX, Purged, Walk};
+use runledger::store::retention::{PURGE_RUNS_MAX, Purged, Walk, Walked};
 use runledger::store::{PAGE_BYTES_MAX, Store, StoreError};
 
 use super::asking::{apply, ask, ask_all, beginning, home, neighbours, stored, word};
@@ -209,6 +209,39 @@ pub(crate) async fn the_newest_event_of_a_shard_stays_until_another_follows<F: F
     assert_eq!(purge(store).await, Purged { runs: 1, events: 2 });
     let next = store.ends().await.unwrap();
     assert_eq!(next.of(shard), ends.of(shard) + 1, "no position is given out again");
+}
+
+/// The last position of which an event may be gone does not tell it: an earlier run may be purged later.
+pub(crate) async fn whoever_looked_before_a_purge_is_told_of_it<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let namespace = "default".into();
+    keeps(store, "default", kept()).await;
+    assert_eq!(store.walked_all(&namespace).await.unwrap().0, Walked::default());
+    let failed = key("failed");
+    apply(store, start("failed")).await;
+    let failed = apply(store, fail(&failed.run_id)).await;
+    let beside = |id: &String| home(store, &key(id)) == home(store, &failed.key());
+    let completed = (0..1_000).map(|n| format!("completed-{n}")).find(beside).unwrap();
+    apply(store, start(&completed)).await;
+    apply(store, complete(&completed)).await;
+    newest(store, "early").await;
+    fixture.pass_alive(&[], HOUR_MS).await;
+    newest(store, "later").await;
+    assert_eq!(purge(store).await, Purged { runs: 1, events: 2 });
+    let (looked, now) = store.walked_all(&namespace).await.unwrap();
+    assert_eq!(Walked::default().purged_before(&looked, now), Some(now.minus_ms(HOUR_MS)));
+    let forgotten = store.forgotten(&namespace).await.unwrap();
+    assert_eq!(purge(store).await, Purged::default());
+    let (later, now) = store.walked_all(&namespace).await.unwrap();
+    assert_eq!(looked.purged_before(&later, now), None);
+    fixture.pass_alive(&[], 2 * HOUR_MS).await;
+    newest(store, "last").await;
+    let ended_at = stored(store, &failed.key()).await.updated_at;
+    assert_eq!(purge(store).await, Purged { runs: 1, events: 2 });
+    assert_eq!(store.forgotten(&namespace).await.unwrap(), forgotten);
+    let (later, now) = store.walked_all(&namespace).await.unwrap();
+    assert!(looked.purged_before(&later, now).is_some_and(|before| before >= ended_at));
+    assert_eq!(later.purged_before(&Walked::default(), now), Some(now), "walks that are gone were forgotten with all");
 }
 
 pub(crate) async fn a_namespaces_retention_is_its_own<F: Fixture>(fixture: F) {

@@ -9,12 +9,12 @@ use async_trait::async_trait;
 use runledger::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
-    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard,
+    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard, Time,
 };
 use runledger::store::contents::Beside;
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use runledger::store::retention::{Due, Purged, Retained, Walk};
+use runledger::store::retention::{Due, Purged, Retained, Walk, Walked};
 use runledger::store::{
     ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, LoggedEvent, Namespaces, OfLedger, Page,
     Purges, RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
@@ -313,6 +313,10 @@ impl Runs for Wrapped {
 
     async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
         self.store.running(values).await
+    }
+
+    async fn walked_all(&self, namespace: &Namespace) -> Result<(Walked, Time), StoreError> {
+        self.store.walked_all(namespace).await
     }
 }
 

@@ -6,7 +6,7 @@ use crate::store::postgres::rows::{Reader, bigint, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::writing::writing;
 use crate::store::postgres::{min_release, read};
-use crate::store::retention::{Due, Purged, Retained, Step, WALK_EVENTS_MAX, Walk};
+use crate::store::retention::{Due, Purged, Retained, Step, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
 use crate::store::rows::namespaces::{retained, retentions};
 
 const RETENTIONS: &str = retentions!("clock_timestamp()");
@@ -133,6 +133,13 @@ pub fn of_purge() -> &'static str {
     PURGE
 }
 
+/// One row at least, for the time.
+const WALKED_ALL: &str = "-- retention.walked_all
+select clock_timestamp() as now, w.keep_ms, w.shard, w.statuses, w.position
+from ledger l left join retention_walks w on w.namespace = $1
+where l.singleton
+order by w.keep_ms, w.shard";
+
 const FORGOTTEN: &str = "-- retention.forgotten
 select shard, position from purged where namespace = $1";
 
@@ -157,6 +164,22 @@ pub(in crate::store::postgres) async fn exported(
     shard_count: u16,
 ) -> Result<Positions, StoreError> {
     positions(sessions, ("exported", EXPORTED), namespace, shard_count).await
+}
+
+pub(in crate::store::postgres) async fn walked_all(
+    sessions: &Sessions,
+    namespace: &Namespace,
+) -> Result<(Walked, Time), StoreError> {
+    let (mut walked, mut now) = (WalkedRows::default(), Time::from_micros(0));
+    for row in &read::rows(sessions, WALKED_ALL, &[namespace]).await? {
+        let walk = Reader { table: "retention_walks", row, key: &|| namespace.to_string() };
+        now = walk.get("now")?;
+        if let Some(keep_ms) = walk.get::<Option<u64>>("keep_ms")? {
+            let shard = Shard(walk.get("shard")?);
+            walked.add(keep_ms, shard, walk.get("statuses")?, walk.get("position")?);
+        }
+    }
+    Ok((walked.end(), now))
 }
 
 /// A position for each shard, from a table of such.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use crate::domain::{Namespace, Position, Positions, RunId, Shard, Status, Steady, Time};
 use crate::store::StoreError;
 use crate::store::dialect::content_bytes;
-use crate::store::retention::{Due, Purged, Retained, Step, WALK_EVENTS_MAX, Walk};
+use crate::store::retention::{Due, Purged, Retained, Step, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
 use crate::store::rows::namespaces::{retained, retentions};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Reader, all, bigint, each, execute, first};
@@ -90,6 +90,9 @@ const WALKED_TO: &str = "-- retention.walked_to
 insert into retention_walks (namespace, shard, keep_ms, statuses, position) values (?1, ?2, ?3, ?4, ?5)
 on conflict (namespace, shard, keep_ms) do update set statuses = excluded.statuses, position = excluded.position";
 
+const WALKED_ALL: &str = "-- retention.walked_all
+select keep_ms, shard, statuses, position from retention_walks where namespace = ?1 order by keep_ms, shard";
+
 const FORGOTTEN: &str = "-- retention.forgotten
 select shard, position from purged where namespace = ?1";
 
@@ -110,6 +113,21 @@ pub(in crate::store::sqlite) fn exported(
     shard_count: u16,
 ) -> Result<Positions, StoreError> {
     positions(connection, ("exported", EXPORTED), namespace, shard_count)
+}
+
+pub(in crate::store::sqlite) fn walked_all(
+    connection: &Connection,
+    namespace: &Namespace,
+    clock: Time,
+) -> Result<(Walked, Time), StoreError> {
+    let mut walked = WalkedRows::default();
+    each(connection, WALKED_ALL, [namespace], |row| {
+        let walk = Reader { table: "retention_walks", row, key: &|| namespace.to_string() };
+        let shard = Shard(walk.get((1, "shard"))?);
+        walked.add(walk.get((0, "keep_ms"))?, shard, walk.get((2, "statuses"))?, walk.get((3, "position"))?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((walked.end(), clock))
 }
 
 /// A position for each shard, from a table of such.
