@@ -289,6 +289,16 @@ impl Feed {
         if self.stop.is_cancelled() { Err(WatchError::Draining) } else { self.is_still(epoch) }
     }
 
+    /// Does a session's work that shows nothing yet, unless the server stops. Many sessions may wait for their turns to read,
+    /// and the stop waits for none of them: each tells its client first.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, WatchError> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(WatchError::Draining),
+            done = work => Ok(done),
+        }
+    }
+
     /// What sessions of an epoch may share from now on.
     fn generation(&self, epoch: LedgerEpoch) -> Generation {
         (epoch, self.hub.cleanings())

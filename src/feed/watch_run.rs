@@ -110,11 +110,11 @@ impl Feed {
             drop(kept);
             let mut history = History::after(key.clone(), shown.revision);
             while shown.revision < revision {
-                let change = history.next(&feed).await;
+                let change = feed.unless_stopped(history.next(&feed)).await?;
                 feed.is_still(epoch)?;
                 let change = change?.ok_or_else(|| missing(&key, shown.revision.next()))?;
                 yield shown.frame(&change);
-                if stop.is_cancelled() && shown.ended.is_none() {
+                if stop.is_cancelled() && (shown.ended.is_none() || shown.revision < revision) {
                     Err(WatchError::Draining)?;
                 }
             }
@@ -138,7 +138,7 @@ impl Feed {
                     looked_at = signal;
                     let mut history = History::after(key.clone(), shown.revision);
                     while shown.ended.is_none() && !stop.is_cancelled() {
-                        let change = history.next(&feed).await;
+                        let change = feed.unless_stopped(history.next(&feed)).await?;
                         feed.is_still(epoch)?;
                         let Some(change) = change? else { break };
                         yield shown.frame(change.shown());

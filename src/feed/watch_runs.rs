@@ -113,7 +113,7 @@ impl Feed {
             if let Some(mut view) = view {
                 loop {
                     feed.goes_on(epoch)?;
-                    let page = watch.view(&view, &positions).await;
+                    let page = feed.unless_stopped(watch.view(&view, &positions)).await?;
                     feed.is_still(epoch)?;
                     let (Viewed { runs, next, walked }, _held) = page?;
                     view.walked = view.went_on(walked)?;
@@ -169,7 +169,7 @@ impl Feed {
                         }
                     }
                     Next::Behind => {
-                        let change = history.next(&mut watch, &mut stand).await;
+                        let change = feed.unless_stopped(history.next(&mut watch, &mut stand)).await?;
                         feed.is_still(epoch)?;
                         if let Some((change, matches)) = change? {
                             let cursor = watch.cursor(&stand.positions, None);
