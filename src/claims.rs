@@ -53,6 +53,10 @@ const READERS: usize = 2;
 /// The time that a claimer waits for its turn to read, also where it does not wait for a run.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 
+/// The time that a claimer who gives up waits for the claims of runs that others have in their hands; half of what is left
+/// until its deadline at most.
+const IN_HAND_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// The wait before a claimer is asked to come back to a process whose queues all have claimers.
 const QUEUE_RETRY: Duration = Duration::from_secs(1);
 
@@ -101,7 +105,7 @@ pub enum Failure {
     },
     /// The process stops.
     Draining,
-    /// The claimer's connection ends, and nothing was claimed.
+    /// The claimer's connection ends, or its credential, and nothing was claimed.
     Cut,
 }
 
@@ -174,7 +178,8 @@ impl Claims {
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
                 && let Some(candidate) = {
-                    let taking = queue.take(runs, (taker, came), is_over, turn.take(), self.turn(claim));
+                    let gives_up = is_over.then(|| in_hand_until(claim));
+                    let taking = queue.find(runs, (taker, came), gives_up, turn.take(), self.turn(claim));
                     unless_cut(cut.as_mut(), taking).await?
                 }
             {
@@ -302,6 +307,13 @@ impl Claims {
             Err(failure) => Err(Failure::Engine(failure)),
         }
     }
+}
+
+/// The end of the wait for runs that others have in their hands.
+fn in_hand_until(claim: &Claim) -> Instant {
+    let now = Instant::now();
+    let left = claim.deadline.map_or(IN_HAND_WAIT_MAX, |deadline| deadline.saturating_duration_since(now) / 2);
+    now + left.min(IN_HAND_WAIT_MAX)
 }
 
 /// Does a part of a claimer's work that commits nothing, unless the claimer's connection ends.

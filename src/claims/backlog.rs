@@ -70,6 +70,8 @@ pub(super) struct Backlog {
     unread_after: ClaimPlace,
     /// Runs after this place may wait that the page which is being read does not show or bring in.
     missed_after: ClaimPlace,
+    /// The number of pages that were begun.
+    pages: u64,
     in_vain: InVain,
 }
 
@@ -95,6 +97,7 @@ impl Backlog {
             feed: 0,
             unread_after: ClaimPlace::start(),
             missed_after: ClaimPlace::end(),
+            pages: 0,
             in_vain,
         }
     }
@@ -153,6 +156,12 @@ impl Backlog {
         self.handed_out
             .insert(run_id.clone(), HandedOut { place, lane, revision, feed: self.feed, ready: None, gone: false });
         Some(run_id)
+    }
+
+    /// Whether another claimer was handed a run that this one may have, and of which nobody has told that it waits no
+    /// more.
+    pub(super) fn is_in_a_hand(&self, taker: Taker<'_>) -> bool {
+        self.handed_out.values().any(|handed_out| !handed_out.gone && handed_out.lane.is_for(taker))
     }
 
     /// The claim of a run that was handed out is decided.
@@ -226,7 +235,13 @@ impl Backlog {
     /// A page is about to be read. Returns [`Backlog::feed`].
     pub(super) fn begin_page(&mut self) -> u64 {
         self.missed_after = ClaimPlace::end();
+        self.pages += 1;
         self.feed
+    }
+
+    /// The number of pages that were begun: another one than before says that something was read.
+    pub(super) fn pages(&self) -> u64 {
+        self.pages
     }
 
     /// A page was read for this agent. Returns a run for the agent, and the place to read on from.

@@ -1,10 +1,11 @@
 //! The claimers of one filter, and the candidates that they share: read a page at a time, then told by the feed.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::backlog::{Backlog, Outcome};
 use super::lanes::Taker;
@@ -20,6 +21,10 @@ use crate::store::{PAGE_BYTES_MAX, Runs, StoreError, attached};
 /// The time that a claimer waits until the feed has told of everything.
 const TOLD_WAIT_MAX: Duration = Duration::from_millis(300);
 
+/// The time that a claimer of a new queue, who does not wait for a run, waits for the feed to begin. It has its turn to
+/// read meanwhile.
+const BEGUN_WAIT_MAX: Duration = Duration::from_millis(100);
+
 /// Values of a label that the store is asked about at once.
 const VALUES_MAX: usize = 256;
 
@@ -30,7 +35,9 @@ pub(super) struct Queue {
     backlog: Mutex<Backlog>,
     pub(super) told: Arc<Notify>,
     /// The stand of the watch that tells this queue of events; none while there is none.
-    feed: Mutex<Option<Arc<Told>>>,
+    feed: watch::Sender<Option<Arc<Told>>>,
+    /// Tells that the claim of a run which was handed out is decided.
+    decided: Notify,
     /// The right to read: one claimer reads for all. The value is the beginning of the last whole reading that came to
     /// the end.
     reading: tokio::sync::Mutex<Option<Instant>>,
@@ -40,8 +47,8 @@ impl Queue {
     pub(super) fn new(key: QueueKey, limits: &Limits, room: Arc<AllRoom>) -> Self {
         let backlog = Backlog::new(key.clone(), limits.runs_max, room);
         let (page_runs_max, told) = (limits.page_runs_max, backlog.news().told.clone());
-        let (backlog, feed, reading) = (Mutex::new(backlog), Mutex::default(), tokio::sync::Mutex::default());
-        Self { key, page_runs_max, backlog, told, feed, reading }
+        let (backlog, feed) = (Mutex::new(backlog), watch::Sender::default());
+        Self { key, page_runs_max, backlog, told, feed, decided: Notify::new(), reading: tokio::sync::Mutex::default() }
     }
 
     pub(super) fn backlog(&self) -> MutexGuard<'_, Backlog> {
@@ -50,16 +57,64 @@ impl Queue {
 
     /// A watch tells the queue of events from now on, until the value is dropped.
     pub(super) fn follows(&self, told: Told) -> impl Drop + use<'_> {
-        *held(&self.feed) = Some(Arc::new(told));
+        self.feed.send_replace(Some(Arc::new(told)));
         Following(self)
     }
 
     /// Whether the feed has told of everything that was acknowledged before the call. False where it does not tell soon.
     async fn is_told_all(&self) -> bool {
-        let feed = held(&self.feed).clone();
+        let feed = self.feed.borrow().clone();
         match feed {
             Some(feed) => timeout(TOLD_WAIT_MAX, feed.all()).await.is_ok(),
             None => false,
+        }
+    }
+
+    /// Waits for a moment until a watch tells the queue of events.
+    async fn is_followed(&self) {
+        let mut feed = self.feed.subscribe();
+        let _late = timeout(BEGUN_WAIT_MAX, feed.wait_for(Option::is_some)).await;
+    }
+
+    /// The same as [`take`](Queue::take), for a claimer that is not told that there is no run while there may be one.
+    /// `gives_up`: it waits no longer for a run, but until then for what others have in their hands.
+    ///
+    /// Pages are no snapshot: a run that is given another priority while they are read may stand in none of them. The feed
+    /// tells of that where it began before. So it is waited for before the first reading, and once more after each reading
+    /// in vain. At last, what others have in their hands is waited for: their claims may end with nothing.
+    pub(super) async fn find(
+        &self,
+        runs: &dyn Runs,
+        (taker, came): (Taker<'_>, Instant),
+        gives_up: Option<Instant>,
+        brought: Option<Turn>,
+        turn: impl Future<Output = Result<Turn, Failure>>,
+    ) -> Result<Option<Candidate<'_>>, Failure> {
+        if brought.is_some() && gives_up.is_some() {
+            self.is_followed().await;
+        }
+        let pages = self.backlog().pages();
+        let candidate = self.take(runs, (taker, came), gives_up.is_some(), brought, turn).await?;
+        let Some(until) = gives_up.filter(|_| candidate.is_none()) else { return Ok(candidate) };
+        let has_read = self.backlog().pages() != pages;
+        if has_read {
+            self.is_told_all().await;
+        }
+        Ok(self.out_of_a_hand(taker, until).await)
+    }
+
+    /// A candidate that waits, or the first that comes back of those that this claimer may have and others are claiming.
+    async fn out_of_a_hand(&self, taker: Taker<'_>, until: Instant) -> Option<Candidate<'_>> {
+        loop {
+            let mut decided = pin!(self.decided.notified());
+            decided.as_mut().enable();
+            let candidate = self.known(taker);
+            if candidate.is_some() || !self.backlog().is_in_a_hand(taker) {
+                return candidate;
+            }
+            if timeout_at(until, decided).await.is_err() {
+                return None;
+            }
         }
     }
 
@@ -73,7 +128,7 @@ impl Queue {
     ///
     /// The claimer reads in its turn, which it takes before the right to read: who has that right waits for nobody. Who
     /// brings a turn does not wait to be told.
-    pub(super) async fn take(
+    async fn take(
         &self,
         runs: &dyn Runs,
         (taker, came): (Taker<'_>, Instant),
@@ -173,7 +228,7 @@ struct Following<'a>(&'a Queue);
 
 impl Drop for Following<'_> {
     fn drop(&mut self) {
-        *held(&self.0.feed) = None;
+        self.0.feed.send_replace(None);
     }
 }
 
@@ -303,6 +358,7 @@ impl Candidate<'_> {
     pub(super) fn decided(mut self, outcome: Outcome) {
         self.is_decided = true;
         self.queue.backlog().decided(&self.run_id, outcome);
+        self.queue.decided.notify_waiters();
     }
 
     /// The claim was refused because these runs count. The store is asked whether they still do, since the feed has
@@ -319,6 +375,7 @@ impl Drop for Candidate<'_> {
     fn drop(&mut self) {
         if !self.is_decided {
             self.queue.backlog().give_up(&self.run_id);
+            self.queue.decided.notify_waiters();
         }
     }
 }

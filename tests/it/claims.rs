@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use runledger::claims::{Claim, Claims, Failure, Limits};
 use runledger::clock::SystemClock;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Agents, Command, Filter, LabelValue, MaxRunning, Principal, Run, Take};
+use runledger::domain::{Agents, Ask, Command, Filter, LabelValue, MaxRunning, Principal, Priority, Run, Take};
 use runledger::engine::{self, Engine};
 use runledger::feed::{self, Feed};
 use runledger::share::CallerKey;
@@ -155,6 +155,54 @@ async fn a_claim_that_could_not_be_decided_leaves_the_run_to_the_next() {
     let failed = process.next(None, Duration::ZERO).await.unwrap_err();
     assert!(matches!(failed, Failure::Engine(engine::Failure::StoreUnavailable)), "{failed:?}");
     assert_eq!(process.next(None, Duration::ZERO).await.unwrap().as_deref(), Some("run-1"));
+}
+
+/// Whoever does not wait for a run is not told that there is none while somebody else may yet leave it.
+#[tokio::test]
+async fn a_run_in_the_hand_of_a_claim_that_ends_with_nothing_is_the_next_claimers() {
+    let process = Process::start().await;
+    process.apply(deferred("run-1")).await;
+    process.store.gate.forget_permits(Semaphore::MAX_PERMITS);
+    process.store.fates.lock().unwrap().push_back(Fate::Unavailable);
+    let mut first = JoinSet::new();
+    first.spawn(next(process.claims.clone(), None, Duration::ZERO));
+    while process.engine.unanswered().iter().map(|shard| shard.commands).sum::<usize>() == 0 {
+        yield_now().await;
+    }
+    let mut second = JoinSet::new();
+    second.spawn(next(process.claims.clone(), None, Duration::ZERO));
+    let early = timeout(Duration::from_millis(200), second.join_next()).await;
+    assert!(early.is_err(), "it is told that there is no run: {early:?}");
+    process.store.gate.add_permits(1 << 20);
+    assert!(first.join_next().await.unwrap().unwrap().is_err());
+    let got = timeout(SOON, second.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert_eq!(got.unwrap().as_deref(), Some("run-1"));
+}
+
+/// Pages are read by priority, so that a run may be in none of them. Half of the claimers come to a queue that is new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_priority_changes_all_the_time_is_had_at_once() {
+    let process = Process::start().await;
+    for round in 0..100 {
+        let (id, queue) = (format!("run-{round}"), format!("q-{}", if round % 2 == 0 { 0 } else { round }));
+        process.apply(deferred(&id).label("queue", &queue)).await;
+        let (engine, mut changes) = (process.engine.clone(), JoinSet::new());
+        changes.spawn(async move {
+            for n in 0.. {
+                let mut command = update(&id);
+                let Ask::Update(update) = &mut command.ask else { unreachable!() };
+                update.priority = Priority::of([5, -5, 50][n % 3]);
+                if engine.submit(command, None).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let filter = Filter { labels: [("queue".to_owned(), queue)].into(), ..Filter::default() };
+        let claim = Claim { filter, ..claim_of(None, Duration::ZERO) };
+        let granted = process.claims.next(&claim, pending()).await.unwrap();
+        assert!(granted.is_some(), "in round {round} it is told that there is none");
+        changes.join_next().await;
+    }
 }
 
 /// Changes in between are not told to the queue: it is read again.
