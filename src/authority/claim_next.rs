@@ -42,7 +42,9 @@ impl Authority {
             deadline: call.until.deadline,
             trace: call.trace,
         };
-        let granted = self.claims.next(&claim, call.until.cut_short().map(drop)).await;
+        let mut cut = None;
+        let is_cut = call.until.cut_short().map(|why| cut = Some(why));
+        let granted = self.claims.next(&claim, is_cut).await;
         match &granted {
             Ok(Some(Granted { replayed: false, .. })) => record::claim((0, "granted"), Some(came.elapsed())),
             Ok(Some(Granted { replayed: true, .. })) => record::claim((1, "replayed"), None),
@@ -55,7 +57,7 @@ impl Authority {
             claims::Failure::Store(error) => unlisted("ClaimNextRun", &claim.namespace, &error),
             claims::Failure::Overloaded { wait } => problem::overloaded_for(wait),
             claims::Failure::Draining => problem::draining(),
-            claims::Failure::Cut => problem::connection_ends(),
+            claims::Failure::Cut => cut.unwrap_or_else(problem::connection_ends),
         })?;
         let disposition = match &granted {
             None => v1::Disposition::Unspecified,

@@ -29,11 +29,12 @@ impl Until {
         Self { deadline: None, connection: None, credential: None, session: None }
     }
 
-    /// The end, as far as it is known now.
+    /// The end by which an answer must be there to be received, as far as it is known now: that of a credential is none
+    /// of these, and who waits is told it.
     #[must_use]
     pub fn end(&self) -> Option<Instant> {
         let connection = self.connection.as_ref().map(|connection| *connection.borrow());
-        self.deadline.into_iter().chain(connection).chain(self.credential).min()
+        self.deadline.into_iter().chain(connection).min()
     }
 
     /// Ends when the call is over, and says why.
@@ -64,15 +65,29 @@ impl Until {
         }
     }
 
-    /// Ends once the connection is closed sooner than was known when this was asked.
+    /// Ends once a call that waits must not wait any more: its credential ends, or its connection is closed sooner than
+    /// was known when this was asked.
     pub async fn cut_short(self) -> Problem {
-        let Some(mut connection) = self.connection else { return pending().await };
-        // Without a sender, the time stays.
-        if connection.changed().await.is_err() {
-            return pending().await;
+        let Self { connection, credential, .. } = self;
+        let connection = async {
+            let Some(mut connection) = connection else { return pending().await };
+            // Without a sender, the time stays.
+            if connection.changed().await.is_err() {
+                return pending().await;
+            }
+            passed(connection).await;
+        };
+        let credential = async {
+            match credential {
+                Some(at) => sleep_until(at).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = connection => problem::connection_ends(),
+            () = credential => problem::credential_ends(),
         }
-        passed(connection).await;
-        problem::connection_ends()
     }
 }
 
@@ -118,6 +133,18 @@ mod tests {
             assert_eq!(now.elapsed(), MINUTE);
         }
         assert_eq!(begun.elapsed(), 3 * MINUTE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_with_its_credential_and_not_a_moment_before() {
+        let begun = Instant::now();
+        let (_end, connection) = watch::channel(begun + 60 * MINUTE);
+        let until = Until { connection: Some(connection), credential: Some(begun + MINUTE), ..Until::never() };
+        assert_eq!(until.end(), Some(begun + 60 * MINUTE), "no answer is due before");
+        for why in [until.clone().cut_short().await, until.over().await] {
+            assert_eq!(told(&why), told(&problem::credential_ends()));
+            assert_eq!(begun.elapsed(), MINUTE);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Streams and waits end when what let them in does.
 
-use runledger_proto::v1::{StartRunRequest, WaitRunRequest, WatchRunsRequest};
+use runledger_proto::v1::{ClaimNextRunRequest, StartRunRequest, WaitRunRequest, WatchRunsRequest};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
@@ -127,17 +127,26 @@ async fn an_access_file_that_is_wrong_changes_nothing_and_is_told() {
 }
 
 #[tokio::test]
-async fn a_token_that_comes_to_its_end_ends_its_stream_so_that_it_goes_on_with_another_one() {
+async fn a_token_that_comes_to_its_end_ends_its_stream_and_its_waits_so_that_they_go_on_with_another_one() {
     use runledger::clock::{Clock as _, SystemClock};
     // The token's time was over a while ago: clocks may differ by 30 s.
     let ends_at = runledger::domain::Time::from_micros(SystemClock.now().micros() - 27_000_000);
     let hash = runledger::auth::token::TokenHash::of(b"short");
     let access = format!(
         "[[token]]\nname = \"short\"\nsha256 = \"{hash}\"\nexpires_at = \"{ends_at}\"\ngrants = [{}]\n",
-        grant("*", "reader", "")
+        grant("*", "reporter", "\"agent\"")
     );
     let place = Place::start(&access).await;
     let mut client = place.client(Caller::of("short"));
+    let run = StartRunRequest { run_id: "run".into(), task_thread_id: "thread".into(), ..Default::default() };
+    let _late = client.start_run(run).await;
+    let (mut waiting, mut claiming) = (client.clone(), client.clone());
+    let long = Some(prost_types::Duration { seconds: 600, nanos: 0 });
+    let mut waits = JoinSet::new();
+    let wait = WaitRunRequest { run_id: "run".into(), timeout: long, until: 0 };
+    waits.spawn(async move { waiting.wait_run(wait).await.map(drop) });
+    let claim = ClaimNextRunRequest { lease_ttl: long, wait: long, ..Default::default() };
+    waits.spawn(async move { claiming.claim_next_run(claim).await.map(drop) });
     let Ok(watch) = client.watch_runs(WatchRunsRequest::default()).await else {
         // The machine took more than the three seconds to begin: then the refusal is the one of a token that ended.
         let status = client.watch_runs(WatchRunsRequest::default()).await.unwrap_err();
@@ -145,6 +154,11 @@ async fn a_token_that_comes_to_its_end_ends_its_stream_so_that_it_goes_on_with_a
     };
     let status = end(watch.into_inner()).await;
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    while let Some(waited) = timeout(SOON, waits.join_next()).await.expect("the waits end") {
+        let status = waited.unwrap().expect_err("what was waited for did not come");
+        // One that came later than the watch may be refused at once.
+        assert!(["DRAINING", "CREDENTIAL_INVALID"].contains(&reason(&status).as_str()), "{status:?}");
+    }
     let again = client.watch_runs(WatchRunsRequest::default()).await.unwrap_err();
     assert_eq!((again.code(), reason(&again).as_str()), (Code::Unauthenticated, "CREDENTIAL_INVALID"));
 }
