@@ -278,14 +278,15 @@ fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
 }
 
 /// Refuses a caller that is confined to its agents where the run is of none of them. A run without an owner can be
-/// taken, and is the taker's from then on.
+/// taken, and is the taker's from then on: by a claim, and by a start where the run waits for one.
 fn confined(run: &Run, command: &Command) -> Result<(), Refusal> {
     if !command.agents.is_confined() {
         return Ok(());
     }
     let is_own = match (&run.agent_id, &command.ask) {
         (Some(owner), _) => command.agents.contains(owner),
-        (None, Ask::Start(_) | Ask::Claim(_)) => true,
+        (None, Ask::Start(start)) => run.status == Status::Pending && !start.deferred,
+        (None, Ask::Claim(_)) => true,
         (
             None,
             Ask::Update(_)

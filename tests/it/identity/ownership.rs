@@ -109,9 +109,15 @@ async fn a_run_without_an_owner_is_taken_before_a_reporter_writes_it() {
     let mut b = place.client(Caller::of("b"));
     for (rpc, told) in writes(&mut b, "nobodys").await {
         let is_refused = ["NOT_OWNER", "LEASE_LOST", "LEASE_HELD"].contains(&told.as_str());
-        assert!(is_refused || rpc == "StartRun", "{rpc}: {told}");
+        assert!(is_refused && (rpc != "StartRun" || told == "NOT_OWNER"), "{rpc}: {told}");
     }
-    any.start_run(StartRunRequest { deferred: true, ..start("waiting") }).await.unwrap();
+    for run_id in ["waiting", "started"] {
+        any.start_run(StartRunRequest { deferred: true, ..start(run_id) }).await.unwrap();
+        let again = b.start_run(StartRunRequest { deferred: true, ..start(run_id) }).await;
+        assert_eq!(told(again), "NOT_OWNER", "such a start takes nothing");
+    }
+    let started = b.start_run(start("started")).await.unwrap().into_inner().run.unwrap();
+    assert_eq!(started.agent_id, "b", "it waited for a start");
     let abort = AbortRunRequest { run_id: "waiting".into(), ..Default::default() };
     assert_eq!(told(b.abort_run(abort.clone()).await), "NOT_OWNER");
     let claim = ClaimNextRunRequest { lease_ttl: TTL, ..Default::default() };
