@@ -10,8 +10,6 @@ use crate::domain::{Ask, Changes, Command, Lease, LeaseEpoch, Refusal, Run};
 pub(super) fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
     let rpc = command.ask.rpc();
     match &command.ask {
-        // The priority says nothing of the work: who comes too late for it hears that the run does not wait any more.
-        Ask::Update(update) if update.lease_epoch.is_none() && update.is_of_priority_alone() => Ok(()),
         Ask::Update(update) => lease_is(run, rpc, update.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
         Ask::Complete(complete) => lease_is(run, rpc, complete.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
         Ask::Fail(fail) => lease_is(run, rpc, fail.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),

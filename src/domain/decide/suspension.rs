@@ -79,8 +79,6 @@ pub(super) fn goes_on(run: &Run, command: &Command, context: &Context<'_>) -> Re
     let is_said_by_its_own = is_told_apart && *by == command.principal && !suspension.by_limit;
     let is_anothers = suspension.lease_epoch.is_none() && !is_said_by_its_own;
     let goes_on = match &command.ask {
-        // It hears that the run does not wait to be started.
-        Ask::Update(update) if update.is_of_priority_alone() => false,
         Ask::Update(update) => {
             let by_its_own = update.lease_epoch.is_some() || is_its_own;
             !moves(run, command, context) || (is_anothers && by_its_own)

@@ -515,7 +515,7 @@ async fn resumed_meanwhile(caller: &Caller, other: &Caller) {
         match changed {
             Ok(_) => assert_eq!((claimed.priority, claimed.revision), (5, 3)),
             Err(refused) => {
-                Refused::from(refused).is(Code::FailedPrecondition, "RUN_NOT_PENDING");
+                Refused::from(refused).is(Code::FailedPrecondition, "LEASE_LOST");
                 assert_eq!(claimed.priority, 0);
             }
         }

@@ -296,7 +296,7 @@ const RACES: [Race; 9] = [
         name: "another priority, claim",
         prepared: |id| vec![deferred(id)],
         calls: [|id| with_priority(update(id), 7), claim],
-        answers: [["applied", "applied"], ["RUN_NOT_PENDING", "applied"]],
+        answers: [["applied", "applied"], ["LEASE_LOST", "applied"]],
     },
 ];
 

@@ -648,7 +648,9 @@ fn nobody_undoes_that_a_run_goes_on_but_who_may_suspend_it_anew() {
     desk.apply(resume("run-1").phase("planning").by("person"));
     let run = desk.apply(suspend("run-1", "PAUSED", "hold").by("person"));
     assert!(!run.is_ready() && suspension(&run).resumption.is_none(), "{run:?}");
-    assert_eq!(reason(&desk.refused(with_priority(update("run-1"), 3))), "RUN_NOT_PENDING", "no wait helps");
+    // The order of the checks holds for a priority as well.
+    assert_eq!(reason(&desk.refused(with_priority(update("run-1"), 3))), "LEASE_LOST");
+    assert_eq!(reason(&desk.refused(held(with_priority(update("run-1"), 3), 1))), "RUN_SUSPENDED");
     // Where the lifecycle says where a suspension leads, what the call says of a phase is dropped.
     desk.apply(resume("run-1").phase("planning").by("person"));
     assert_eq!(phase(&desk.apply(suspend("run-1", "BLOCKED", "?").phase("paused"))), "blocked");
