@@ -13,7 +13,7 @@ use super::{
 pub struct Check {
     /// The status that would be left; none: the run does not exist.
     pub from: Option<Status>,
-    /// Whether the matrix allows the transition.
+    /// Whether the matrix allows the transition, and the run's lifecycle.
     pub allowed: bool,
     /// The effect that the call would have; or its refusal.
     pub outcome: Result<Outcome, Refusal>,
@@ -93,8 +93,43 @@ pub fn check_run(
         Decision::Unchanged | Decision::Replayed { .. } => Ok(Outcome::Unchanged),
     });
     let from = run.map(|run| run.status);
-    let allowed = to.map_or(matches!(outcome, Ok(Outcome::Applied)), |to| Status::allows(from, to));
+    let allowed = to.map_or(matches!(outcome, Ok(Outcome::Applied)), |to| {
+        Status::allows(from, to) && !outcome.as_ref().is_err_and(is_by_lifecycle)
+    });
     Check { from, allowed, outcome }
+}
+
+/// Whether it is the lifecycle of the run that refuses the transition, whoever asks and whatever else the call says. What
+/// a completion requires may come with it.
+fn is_by_lifecycle(refusal: &Refusal) -> bool {
+    match refusal {
+        Refusal::InvalidPhase { .. }
+        | Refusal::IterationLimit { .. }
+        | Refusal::LifecycleNotFound { .. }
+        | Refusal::LifecycleUnsupported { .. } => true,
+        Refusal::RequestIdReused { .. }
+        | Refusal::RunNotFound { .. }
+        | Refusal::RunExpired { .. }
+        | Refusal::RunIdConflict { .. }
+        | Refusal::NotOwner { .. }
+        | Refusal::LeaseLost { .. }
+        | Refusal::LeaseHeld { .. }
+        | Refusal::MaxRunning { .. }
+        | Refusal::RevisionMismatch { .. }
+        | Refusal::InvalidTransition { .. }
+        | Refusal::RunNotRunning { .. }
+        | Refusal::RunNotTerminal { .. }
+        | Refusal::RunNotPending { .. }
+        | Refusal::RunBegun { .. }
+        | Refusal::ClaimedBefore { .. }
+        | Refusal::NamespaceNotFound { .. }
+        | Refusal::QuotaExceeded { .. }
+        | Refusal::RunSuspended { .. }
+        | Refusal::SelfRaise { .. }
+        | Refusal::BudgetExceeded { .. }
+        | Refusal::CompletionIncomplete { .. }
+        | Refusal::InvalidFields(_) => false,
+    }
 }
 
 /// Whether a step above a limit of iterations ends the run, or suspends it.

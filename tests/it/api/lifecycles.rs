@@ -187,7 +187,7 @@ pub(crate) async fn a_run_is_walked_to_its_end_and_refused_on_the_way(place: Pla
     let answer = check(RunStatus::Unspecified, "approved").await.unwrap();
     assert_eq!((answer.allowed, answer.reason.as_str()), (false, "INVALID_PHASE"));
     let answer = check(RunStatus::Completed, "reviewing").await.unwrap();
-    assert_eq!((answer.allowed, answer.reason.as_str()), (true, "INVALID_PHASE"), "the matrix allows it");
+    assert_eq!((answer.allowed, answer.reason.as_str()), (false, "INVALID_PHASE"), "the matrix alone does");
     assert_eq!(check(RunStatus::Failed, "").await.unwrap().disposition(), Disposition::Applied);
 
     let reviewing = other.apply(to(&id, "reviewing")).await;
