@@ -26,9 +26,12 @@ pub(super) fn approves(run: &Run, command: &Command, context: &Context<'_>) -> b
     let lifecycle = context.sides.lifecycle.declared().map(|declared| &declared.lifecycle);
     let phase = run.refinements.as_ref().and_then(|stands| stands.phase.as_deref());
     let declared = lifecycle.zip(phase).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
+    // The phase that the approval names counts as that of every completion does: what may follow is looked at later.
+    let named = lifecycle.zip(complete.phase.as_deref()).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
+    let may_complete = declared.into_iter().chain(named).any(|phase| phase.may_complete);
     // One that was sent back, or is paused for another reason, does not wait for an approval.
     let awaits = |suspension: &Suspension| {
-        declared.is_some_and(|phase| phase.may_complete && phase.suspends.as_ref() == Some(&suspension.kind))
+        may_complete && declared.is_some_and(|phase| phase.suspends.as_ref() == Some(&suspension.kind))
     };
     run.suspension().is_some_and(awaits)
         && !run.is_ready()

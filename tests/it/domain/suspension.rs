@@ -794,6 +794,30 @@ fn an_approval_is_the_completion_and_never_the_agents_own() {
     assert_eq!(desk.apply(held(complete("run-1"), 1).by("agent-a")).status, Status::Completed, "its holder, as ever");
 }
 
+/// The phase that a completion names counts, an approval's too.
+#[test]
+fn an_approval_names_the_phase_that_may_complete_where_the_run_waits_in_none() {
+    let review = "
+name: review
+phases:
+  draft: {initial: true, next: asked}
+  asked: {suspends: FEEDBACK, next: [draft, done]}
+  done: {may_complete: true}
+  never: {may_complete: true}
+at_end: never
+";
+    let mut desk = Desk::with(review);
+    desk.apply(leased("run-1").with("review").by("agent-a"));
+    desk.apply(held(update("run-1").phase("asked"), 1).by("agent-a"));
+    let approval = |to: &str| complete("run-1").phase(to).by("person");
+    for waits_for_none in [complete("run-1").by("person"), approval("draft"), approval("done").by("agent-a")] {
+        assert_eq!(reason(&desk.refused(waits_for_none)), "LEASE_LOST");
+    }
+    assert_eq!(reason(&desk.refused(approval("never"))), "INVALID_PHASE", "it may not follow");
+    let approved = desk.apply(approval("done"));
+    assert_eq!((approved.status, phase(&approved).as_str()), (Status::Completed, "done"));
+}
+
 #[test]
 fn what_a_suspended_run_was_is_in_the_log_and_what_completion_requires_is_brought_anew() {
     let source = TASK.replace("ready_timeout: 1d", "completion_requires: [\"LINK:evidence\"]");
