@@ -36,6 +36,16 @@ mod tests {
     }
 
     #[test]
+    fn the_page_says_which_of_them_start_runs() {
+        let page = include_str!("../../docs/lifecycles.md");
+        let sentence = page.split_once("Of these, ").unwrap().1.split_once(" start runs now").unwrap().0;
+        let said: Vec<&str> = sentence.split('`').skip(1).step_by(2).collect();
+        let starts = |source: &str| read(source).unwrap().not_enforced().is_empty();
+        let start: Vec<&str> = built_ins().filter(|(_, source)| starts(source)).map(|(name, _)| name).collect();
+        assert_eq!(said, start);
+    }
+
+    #[test]
     fn every_file_of_lifecycles_is_built_in() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lifecycles");
         let mut files: Vec<String> =
