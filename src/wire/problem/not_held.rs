@@ -56,7 +56,7 @@ pub(super) fn not_held(rpc: &str, asked: LeaseEpoch, epoch: LeaseEpoch, released
             format!("Run {id} is at epoch {epoch}: the ledger does not know of epoch {asked}, stop working on it.")
         }
         (false, false) => {
-            format!("Run {id} is at epoch {epoch}, not {asked}: its lease was granted anew, stop working on it.")
+            format!("Run {id} is at epoch {epoch}, not {asked}: its lease is another one by now, stop working on it.")
         }
     }
 }

@@ -322,7 +322,7 @@ fn who_does_not_hold_a_lease_is_told_what_is_so() {
             2,
             false,
             running,
-            "Run run-1 is at epoch 2, not 1: its lease was granted anew, stop working on it.",
+            "Run run-1 is at epoch 2, not 1: its lease is another one by now, stop working on it.",
         ),
         (
             "UpdateRun",
