@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -210,9 +211,11 @@ impl Drop for Claimer {
 pub(super) async fn follow(feed: Feed, queues: Arc<Queues>, queue: Arc<Queue>, evicted: CancellationToken) {
     let tell = async {
         loop {
-            if !matches!(watch(&feed, &queue).await, WatchError::Draining) {
-                sleep(AGAIN_AFTER).await;
+            if matches!(watch(&feed, &queue).await, WatchError::Draining) {
+                // The queue is evicted at the stop, of which the feed may know a moment before.
+                pending::<()>().await;
             }
+            sleep(AGAIN_AFTER).await;
         }
     };
     let evict = async {
