@@ -58,7 +58,8 @@
 //!   that gives out a place in the log (cursors, revisions of a watch) compares the epoch between the read and the
 //!   answer: no watch goes from one past to another.
 //! - A cursor or a page token is sealed with a key that is derived from the ledger's own (`ledger.seal_key`), for one use
-//!   and one namespace. It hides its content; its length depends on the number of shards, or on a run's id. It is bound
+//!   and one namespace. It hides its content; its length depends on the number of shards, on a run's id, and on for how many
+//!   times the namespace keeps its runs. It is bound
 //!   to the ledger, the namespace and the use; a cursor and a page of events to the epoch, which stands in clear; a page
 //!   to its run or filter. Whatever does not open is noise, and all noise has one answer. A place has one text, so that
 //!   a frame is encoded once for all its watchers: that the log has moved on shows, and nothing else. The key is in no
@@ -131,8 +132,9 @@
 //!   by an index of its own, and leads over the events of others. When the ring has moved on, the session goes back
 //!   to history. So a slow reader costs a page and a number, never a queue.
 //! - A cursor is a position for each shard, and in the first view the last run that was shown. The first view shows
-//!   runs as they were at these positions, whatever has happened since. So every event after them is due, and the
-//!   cursor need not hold more.
+//!   runs as they were at these positions, whatever has happened since. So every event after them is due. A run that ended
+//!   before them and was purged before it was shown is in no event: the cursor of a view of all runs says how far purges
+//!   had come, and the view ends where it may lack such a run.
 //! - Each session, the tailer and the ring belong to one epoch of the ledger, and end or begin anew when the epoch is
 //!   raised.
 //! - An event that cannot be read ends the sessions that it is for; other sessions pass over it.

@@ -1,6 +1,6 @@
 //! The cursor that resumes a watch of many runs. Opaque to clients, and sealed: it opens for its ledger and namespace
 //! alone, with any filter, and shows nothing of the log, in which other namespaces have events too. Its length depends on
-//! the number of shards and on the last run that was shown.
+//! the number of shards, on the last run that was shown, and on for how many times the namespace keeps its runs.
 
 use prost::Message;
 
