@@ -19,8 +19,8 @@ pub struct Command {
     pub principal: Principal,
     /// The agents whose runs the caller may write.
     pub agents: Agents,
-    /// The faults of values that are above their limits as they were sent: they stand unless the run's lifecycle masks
-    /// enough of them.
+    /// The faults of values that are above their limits as they were sent, or that no JSON has: they stand unless the run's
+    /// lifecycle masks enough of them. In the place of a value that no JSON has, the ask has another one.
     pub oversize: Vec<Violation>,
     /// The call's place in a trace, which the event keeps. It decides nothing, and is no part of the digest.
     pub trace: Option<TraceContext>,

@@ -294,9 +294,11 @@ pub struct Violation {
     pub description: String,
 }
 
+    /// The keys that lead to the value that is at fault, within an object that may be masked; none: masking mends nothing.
+    pub within: Option<Vec<String>>,
 impl Violation {
     /// A violation of a field's rule.
     pub fn new(field: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { field: field.into(), description: description.into() }
+        Self { field: field.into(), description: description.into(), within: None }
     }
 }

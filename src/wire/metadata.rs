@@ -1,5 +1,5 @@
 //! `Run.metadata` of a request, a `google.protobuf.Struct`, as the domain has it. Each value that JSON or the
-//! contract does not know is a violation at its path.
+//! contract does not know is a violation at its path, unless it is masked: nothing looks at such a value.
 
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
@@ -52,6 +52,27 @@ impl Path<'_> {
         }
     }
 
+    /// The path to the first key on the way, or as far as it goes.
+    fn first(&self) -> &Self {
+        match self {
+            Self::Root(_) | Self::Key(Self::Root(_), _) => self,
+            Self::Key(parent, _) | Self::Index(parent, _) => parent.first(),
+        }
+    }
+
+    /// The keys on the way to the value.
+    fn keys(&self) -> Vec<String> {
+        match self {
+            Self::Root(_) => Vec::new(),
+            Self::Index(parent, _) => parent.keys(),
+            Self::Key(parent, key) => {
+                let mut keys = parent.keys();
+                keys.push((*key).to_owned());
+                keys
+            }
+        }
+    }
+
     /// Such as `metadata.a["b c"][3]`.
     fn text(&self) -> String {
         match self {
@@ -79,11 +100,12 @@ fn joined(mut path: String, segment: &str) -> String {
 fn object(object: Struct, path: &Path<'_>, violations: &mut Violations) -> Map<String, Json> {
     let mut map = Map::new();
     for (key, member) in object.fields {
-        let path = Path::Key(path, &key);
-        if key.contains('\0') && !violations.is_full() {
-            violations.push(path.text(), "a key must not contain U+0000");
+        let at = Path::Key(path, &key);
+        if key.contains('\0') && !violations.is_full_of_unfit() {
+            // A key is masked with the value that it is in, and not by itself.
+            violations.unfit(at.text(), "a key must not contain U+0000", path.keys(), path.first().text());
         }
-        let member = value(member, &path, violations);
+        let member = value(member, &at, violations);
         map.insert(key, member);
     }
     map
@@ -118,14 +140,16 @@ fn value(value: Value, path: &Path<'_>, violations: &mut Violations) -> Json {
 }
 
 fn refused(path: &Path<'_>, description: &str, violations: &mut Violations) -> Json {
-    if !violations.is_full() {
-        violations.push(path.text(), description);
+    if !violations.is_full_of_unfit() {
+        violations.unfit(path.text(), description, path.keys(), path.first().text());
     }
-    Json::Null
+    // A null would not be masked, since it deletes.
+    Json::Bool(false)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::validate::VIOLATIONS_MAX;
     use super::*;
     use crate::domain::Violation;
     use prost_types::ListValue;
@@ -183,6 +207,36 @@ mod tests {
         let fields: Vec<_> = violations.iter().map(|violation| violation.field.as_str()).collect();
         let odd = r#"metadata.a["c\0\""]"#;
         assert_eq!(fields, ["metadata.a.b[0]", "metadata.a.b[2]", "metadata.a.b[3]", odd, odd]);
+    }
+
+    #[test]
+    fn what_json_does_not_know_stands_only_if_it_is_not_masked_and_hides_what_leads_to_it_until_then() {
+        let nan = || of(Kind::NumberValue(f64::NAN));
+        let asked = || wire([("a", Kind::StructValue(wire([("b", list([nan()]))])))]);
+        let mut violations = Violations::default();
+        let found = metadata(Some(asked()), 1_000_000, &mut violations);
+        let (found, faults) = violations.settle_but_oversize(found).unwrap();
+        assert_eq!(Json::Object(found.as_map().clone()), json!({"a": {"b": [false]}}), "it can be masked");
+        let said = |faults: &[Violation]| -> Vec<_> {
+            faults.iter().map(|fault| (fault.field.clone(), fault.within.clone())).collect()
+        };
+        let within = Some(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(said(&faults), [("metadata.a.b[0]".to_owned(), within)]);
+        let mut violations = Violations::default();
+        let found = metadata(Some(asked()), 1_000_000, &mut violations);
+        violations.push("run_id", "is required");
+        let faults = violations.settle(found).unwrap_err();
+        assert_eq!(said(&faults), [("metadata.a".to_owned(), None), ("run_id".to_owned(), None)]);
+    }
+
+    #[test]
+    fn of_too_many_values_that_json_does_not_know_none_is_taken() {
+        let many = (0..=VIOLATIONS_MAX).map(|_| of(Kind::NumberValue(f64::NAN)));
+        let mut violations = Violations::default();
+        let found = metadata(Some(wire([("password", list(many))])), 1_000_000, &mut violations);
+        let (_, faults) = violations.settle_but_oversize(found).unwrap();
+        assert_eq!(faults.len(), VIOLATIONS_MAX + 1);
+        assert_eq!(faults.last().unwrap().within, Some(Vec::new()), "no lifecycle masks it");
     }
 
     #[test]

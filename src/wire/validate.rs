@@ -23,16 +23,26 @@ const EXCERPT_BYTES_MAX: usize = 64;
 /// The violations that were found in a request.
 #[derive(Debug, Default)]
 pub(super) struct Violations {
-    found: Vec<Violation>,
+    found: Vec<Found>,
+    /// Those that stand, and those of values that may be masked.
+    counts: [usize; 2],
     /// Of values that are above their limits as they were sent: they stand unless a lifecycle masks enough of them.
     oversize: Vec<Violation>,
+}
+
+#[derive(Debug)]
+enum Found {
+    Stands(Violation),
+    /// A value that no JSON has, and its path as far as no value may be masked that it leads into.
+    Unfit(Violation, String),
 }
 
 impl Violations {
     /// Notes a violation, up to [`VIOLATIONS_MAX`].
     pub(super) fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
         if !self.is_full() {
-            self.found.push(Violation::new(field, description));
+            self.counts[0] += 1;
+            self.found.push(Found::Stands(Violation::new(field, description)));
         }
     }
 
@@ -41,9 +51,29 @@ impl Violations {
         self.oversize.push(Violation::new(field, description));
     }
 
+    /// Notes that a value is none that JSON has, within an object: these keys lead to it. Nobody knows yet whether it is
+    /// masked; `shown` is the path to the first of the keys.
+    pub(super) fn unfit(&mut self, field: String, description: &str, within: Vec<String>, shown: String) {
+        if self.counts[1] < VIOLATIONS_MAX {
+            let violation = Violation { within: Some(within), ..Violation::new(field, description) };
+            self.found.push(Found::Unfit(violation, shown));
+        } else if !self.is_full_of_unfit() {
+            // What is not noted must not be taken: this stands whatever is masked.
+            let description = format!("is one of more than {VIOLATIONS_MAX} values that no JSON has");
+            let violation = Violation { within: Some(Vec::new()), ..Violation::new(shown.clone(), description) };
+            self.found.push(Found::Unfit(violation, shown));
+        }
+        self.counts[1] += 1;
+    }
+
+    /// Whether no more values are noted that no JSON has: a walk over many need not spell out those of the rest.
+    pub(super) fn is_full_of_unfit(&self) -> bool {
+        self.counts[1] > VIOLATIONS_MAX
+    }
+
     /// Whether no more violations are kept: a walk over many values need not spell out those of the rest.
     pub(super) fn is_full(&self) -> bool {
-        self.found.len() >= VIOLATIONS_MAX
+        self.counts[0] >= VIOLATIONS_MAX
     }
 
     /// The value, if there is no violation.
@@ -55,13 +85,17 @@ impl Violations {
         }
     }
 
-    /// The value, if there is no violation but of limits on what is kept, and these.
-    pub(super) fn settle_but_oversize<T>(mut self, value: T) -> Result<(T, Vec<Violation>), Vec<Violation>> {
-        if self.found.is_empty() {
-            return Ok((value, self.oversize));
-        }
-        self.found.append(&mut self.oversize);
-        Err(self.found)
+    /// The value, if there is no violation but of what may be masked, and these.
+    pub(super) fn settle_but_oversize<T>(self, value: T) -> Result<(T, Vec<Violation>), Vec<Violation>> {
+        let Self { found, counts: [standing, _], oversize } = self;
+        let found = found.into_iter().map(|found| match found {
+            Found::Stands(violation) => violation,
+            Found::Unfit(violation, _) if standing == 0 => violation,
+            // Nobody will know whether the path leads into a value that is to be masked.
+            Found::Unfit(violation, shown) => Violation { field: shown, within: None, ..violation },
+        });
+        let found: Vec<Violation> = found.chain(oversize).collect();
+        if standing == 0 { Ok((value, found)) } else { Err(found) }
     }
 
     /// The name of a phase or a lifecycle, absent when empty.

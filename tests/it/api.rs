@@ -227,6 +227,7 @@ behaviours! { on_one_or_two_servers:
         a_lifecycle_is_put_read_and_listed_and_the_newest_is_pinned
         of_puts_at_once_each_is_a_version_or_unchanged
         a_run_is_walked_to_its_end_and_refused_on_the_way
+        a_masked_value_may_be_none_that_json_has
         a_lifecycle_belongs_to_its_namespace
     ]
     contents: [

@@ -45,7 +45,8 @@ pub fn masked<'a>(
     };
     let masked = mask(command, lifecycle);
     let oversize = match &masked {
-        Some(masked) => oversize(&masked.ask),
+        // Sizes are counted anew. What no JSON has is a fault where it is kept.
+        Some(masked) => oversize(&masked.ask).into_iter().chain(unfit(command, lifecycle).cloned()).collect(),
         None => command.oversize.clone(),
     };
     match masked {
@@ -77,6 +78,11 @@ fn masked_metadata(lifecycle: &Lifecycle, metadata: &Metadata) -> Option<Metadat
 
 fn masked_content(lifecycle: &Lifecycle, content: &Content) -> Option<Content> {
     masked_metadata(lifecycle, &content.object()).map(|object| Content::from(&object))
+}
+
+/// The faults of values that are kept, and that no JSON has.
+fn unfit<'a>(command: &'a Command, lifecycle: &Lifecycle) -> impl Iterator<Item = &'a Violation> {
+    command.oversize.iter().filter(|fault| fault.within.as_ref().is_some_and(|keys| !lifecycle.masks_within(keys)))
 }
 
 /// What is kept of a command's values and is above its limits.

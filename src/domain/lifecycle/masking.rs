@@ -35,6 +35,12 @@ impl Lifecycle {
         }
     }
 
+    /// Whether a value is masked to which these keys lead.
+    #[must_use]
+    pub fn masks_within(&self, keys: &[String]) -> bool {
+        keys.iter().any(|key| self.redacts(key))
+    }
+
     fn redacts(&self, key: &str) -> bool {
         let key = if key.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
             Cow::Owned(lower(key))

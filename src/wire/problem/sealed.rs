@@ -143,7 +143,7 @@ fn listing(listed: &[FieldViolation], total: usize) -> Problem {
 }
 
 fn field_violation(violation: Violation) -> FieldViolation {
-    let Violation { mut field, mut description } = violation;
+    let Violation { mut field, mut description, within: _ } = violation;
     cut(&mut field, FIELD_BYTES_MAX);
     cut(&mut description, DESCRIPTION_BYTES_MAX);
     FieldViolation { field, description, ..FieldViolation::default() }

@@ -1,6 +1,8 @@
 //! Lifecycles in the users' own words, as callers see them.
 
 use futures_util::future::{join, join_all};
+use prost_types::Struct;
+use prost_types::value::Kind as Value;
 use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
 use runledger_proto::v1::{
     self, CheckTransitionRequest, CompletionIncompleteError, CountRunsRequest, Disposition, GetLifecycleRequest,
@@ -13,7 +15,7 @@ use tonic::{Code, Status};
 use super::caller::{Ask, abort, complete, deferred, fail, fresh, start, update};
 use super::place::{Kind, Own, Place};
 use super::refused::Refused;
-use super::values::structure;
+use super::values::{nested, one, structure};
 use super::watching::Watch;
 use crate::support::everywhere::Wire;
 
@@ -230,6 +232,33 @@ pub(crate) async fn a_run_is_walked_to_its_end_and_refused_on_the_way(place: Pla
     assert_eq!(snapshot.word, "drafting");
     let words: Vec<String> = changes.into_iter().map(|run| run.word).collect();
     assert_eq!(words, ["reviewing", "drafting", "reviewing", "approved", "completed"]);
+}
+
+/// Nothing looks at a value that is masked, and no refusal names what is in it.
+pub(crate) async fn a_masked_value_may_be_none_that_json_has(place: Place) {
+    let (mut client, _) = clients(&place).await;
+    let (caller, name) = (place.caller().await, fresh("masks"));
+    put(&mut client, &review(&name)).await.unwrap();
+    let under = |key: &str, inner: Option<Struct>| one(key, Value::StructValue(inner.unwrap()));
+    for inner in [
+        one("n", Value::NumberValue(f64::NAN)),
+        one("t", Value::StringValue("\0".to_owned())),
+        one("\0", Value::BoolValue(true)),
+        nested(32),
+    ] {
+        let metadata = under("password", inner.clone());
+        let run = caller.apply(StartRunRequest { metadata, ..with(&fresh("run"), &name) }).await;
+        assert_eq!(run.metadata, structure(json!({"password": "[redacted]"})));
+        let patch = UpdateRunRequest { metadata: under("my_password", inner.clone()), ..update(&run.run_id) };
+        let run = caller.apply(patch).await;
+        assert_eq!(run.metadata, structure(json!({"password": "[redacted]", "my_password": "[redacted]"})));
+        let kept = UpdateRunRequest { metadata: under("kept", inner.clone()), ..update(&run.run_id) };
+        let fields = caller.refused(kept).await.fields();
+        assert!(fields.len() == 1 && fields[0].starts_with("metadata.kept"), "{fields:?}");
+        // Whoever cannot know what is masked names nothing that may be in it.
+        let both = UpdateRunRequest { metadata: under("password", inner), ..update("a b") };
+        assert_eq!(caller.refused(both).await.fields(), ["metadata.password", "run_id"]);
+    }
 }
 
 pub(crate) async fn runs_are_listed_and_counted_by_phase(place: Place) {

@@ -1,7 +1,7 @@
 //! Masking: what a lifecycle says is never written down.
 
 use runledger::domain::limits::METADATA_BYTES_MAX;
-use runledger::domain::{Command, Verdict};
+use runledger::domain::{Command, Verdict, Violation};
 use serde_json::{Value, json};
 
 use super::desk::{Desk, stands};
@@ -62,6 +62,25 @@ fn a_late_reports_values_are_masked() {
     assert_eq!(report.metadata.as_map()["password"], json!("[redacted]"));
     assert_eq!(report.phase.as_deref(), Some("work"));
     assert!(!format!("{:?}", desk.events).contains("hunter2"));
+}
+
+/// Nothing looks at a value that is masked, and no refusal names what is in it.
+#[test]
+fn what_no_json_has_is_refused_only_where_it_is_kept() {
+    let mut desk = Desk::with(&shipped("openchrome.task"));
+    let with = |run_id: &str, within: &[&str]| {
+        let within = Some(within.iter().map(|key| (*key).to_owned()).collect());
+        let violation = Violation { within, ..Violation::new("metadata.x", "must be a finite number") };
+        let begin = start(run_id).with("openchrome.task").metadata(&json!({"password": {"n": false}, "page": false}));
+        Command { oversize: vec![violation], ..begin }
+    };
+    assert_eq!(desk.apply(with("run-1", &["password", "n"])).metadata.as_map()["password"], json!("[redacted]"));
+    for kept in [&["page"][..], &[]] {
+        assert_eq!(desk.refused(with("run-2", kept)).reason(), "INVALID_FIELD", "{kept:?}");
+    }
+    let plain = start("run-3").metadata(&json!({"password": {"n": false}}));
+    let plain = Command { oversize: with("run-3", &["password", "n"]).oversize, ..plain };
+    assert_eq!(desk.refused(plain).reason(), "INVALID_FIELD", "nothing is masked");
 }
 
 #[test]
