@@ -415,7 +415,7 @@ mod tests {
             }),
             input: Some(content()),
             result: Some(content()),
-            link_count: 2,
+            link_count: 3,
             parent_run_id: "parent".into(),
             continues_run_id: "before".into(),
             lifecycle: "review@3".into(),

@@ -108,10 +108,10 @@ impl From<&Link> for v1::Link {
 
 /// Shows of a run what it has beside it.
 pub(super) fn show(run: &Run, shown: &mut v1::Run) {
+    shown.link_count = run.all_links();
     let Some(refinements) = &run.refinements else { return };
     shown.input = refinements.input.map(Into::into);
     shown.result = refinements.result.map(|result| result.content.into());
-    shown.link_count = refinements.links;
     shown.parent_run_id = refinements.parent_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
     shown.continues_run_id = refinements.continues_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
     phases::show(refinements, run.status, shown);

@@ -181,7 +181,7 @@ pub(crate) async fn what_comes_late_is_kept_beside_the_presumed_end(place: Place
     let late = caller.must(asked).await;
     assert_eq!(late.disposition, Disposition::RecordedLate);
     let report = late.run.late_report.clone().unwrap();
-    assert_eq!((report.link_count, late.run.link_count, late.run.result.as_ref()), (1, 1, ended.result.as_ref()));
+    assert_eq!((report.link_count, late.run.link_count, late.run.result.as_ref()), (1, 2, ended.result.as_ref()));
     assert_ne!(report.result, ended.result);
     let shown = whole(&caller, &run_id).await;
     assert_eq!(shown.result, structure(json!({"part": 1})));
