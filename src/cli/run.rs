@@ -22,7 +22,7 @@ use super::ending::Stop;
 use super::output::{Out, Output, RunFormat, RunOutput};
 use super::table::Table;
 use super::view;
-use runledger_proto::v1;
+use runledger_proto::{json, v1};
 
 pub(super) use help::HELP;
 
@@ -209,7 +209,8 @@ fn links(args: &GetArgs, links: &[v1::Link], mut out: Out) -> Result<(), Stop> {
     Ok(out.flush()?)
 }
 
-/// An object that stands beside the run: as JSON, in whatever form.
+/// An object that stands beside the run: as JSON, in whatever form. To a program it goes as the text whose size and hash
+/// are shown; a terminal might obey that.
 fn part(args: &GetArgs, answer: v1::GetRunResponse, mut out: Out) -> Result<(), Stop> {
     let run_id = answer.run.unwrap_or_default().run_id;
     let is_late = answer.late_result.is_some();
@@ -222,6 +223,7 @@ fn part(args: &GetArgs, answer: v1::GetRunResponse, mut out: Out) -> Result<(), 
         let hint = if args.result && is_late { "; its late report has one: --late-result" } else { "" };
         Stop::Undone(format!("run {run_id} has no {what}{hint}"))
     })?;
-    out.line(&runledger_proto::json::object(&object))?;
+    let is_shown = out.width.is_some();
+    out.line(&if is_shown { json::object(&object) } else { json::text(&object) })?;
     Ok(out.flush()?)
 }

@@ -33,6 +33,46 @@ pub fn object(fields: &Struct) -> String {
     written(fields, "google.protobuf.Struct")
 }
 
+/// A `Struct` as its one text, of which the authority shows the size and the SHA-256: keys sorted, and no character escaped
+/// that JSON allows. It is for programs: a terminal might obey it.
+#[must_use]
+pub fn text(fields: &Struct) -> String {
+    let mut json = String::new();
+    write_object(&mut json, fields);
+    json
+}
+
+fn write_object(json: &mut String, object: &Struct) {
+    let mut fields: Vec<_> = object.fields.iter().collect();
+    fields.sort_unstable_by_key(|(key, _)| *key);
+    json.push('{');
+    for (index, (key, value)) in fields.into_iter().enumerate() {
+        comma(json, index);
+        json.push_str(&quoted(key));
+        json.push(':');
+        write_dynamic(json, value);
+    }
+    json.push('}');
+}
+
+fn write_dynamic(json: &mut String, value: &prost_types::Value) {
+    match &value.kind {
+        None | Some(Dynamic::NullValue(_)) => json.push_str("null"),
+        Some(Dynamic::BoolValue(value)) => push(json, value),
+        Some(Dynamic::NumberValue(number)) => write_double(json, *number),
+        Some(Dynamic::StringValue(text)) => json.push_str(&quoted(text)),
+        Some(Dynamic::ListValue(list)) => {
+            json.push('[');
+            for (index, value) in list.values.iter().enumerate() {
+                comma(json, index);
+                write_dynamic(json, value);
+            }
+            json.push(']');
+        }
+        Some(Dynamic::StructValue(object)) => write_object(json, object),
+    }
+}
+
 fn written(message: &impl Message, name: &str) -> String {
     let descriptor = POOL.get_message_by_name(name).expect("a message of our own protos, or one that they import");
     let mut dynamic = DynamicMessage::new(descriptor);
@@ -189,8 +229,11 @@ fn push(json: &mut String, value: &impl std::fmt::Display) {
 }
 
 fn write_text(json: &mut String, text: &str) {
-    let quoted = serde_json::to_string(text).expect("a text is JSON");
-    json.push_str(&plain(&quoted));
+    json.push_str(&plain(&quoted(text)));
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::to_string(text).expect("a text is JSON")
 }
 
 /// JSON on one line, unchanged but for the control characters that JSON allows in texts, which are escaped.
@@ -215,6 +258,17 @@ mod tests {
     use super::*;
     use crate::v1;
     use prost_types::Timestamp;
+
+    #[test]
+    fn the_text_of_an_object_escapes_what_json_must_and_the_line_what_a_terminal_might_obey() {
+        let object =
+            serde_json::json!({"z": [1.0, -2.5, 1e300, -0.0, null], "a\u{7f}": {"b": "\u{1}\u{9b}ü\"", "": []}});
+        let object = structure(object.as_object().unwrap());
+        assert_eq!(text(&object), "{\"a\u{7f}\":{\"\":[],\"b\":\"\\u0001\u{9b}ü\\\"\"},\"z\":[1,-2.5,1e+300,0,null]}");
+        assert!(!self::object(&object).contains(char::is_control));
+        let read = |text: &str| serde_json::from_str::<Json>(text).unwrap();
+        assert_eq!(read(&text(&object)), read(&self::object(&object)));
+    }
 
     #[test]
     fn a_message_is_as_grpcurl_shows_it() {

@@ -28,7 +28,7 @@ impl Papers {
         let folder = private::temporary_folder("runledger-worker.")?;
         if let Some(input) = input {
             let mut file = private::create_new(&folder.path().join("input.json"))?;
-            file.write_all(json::object(input).as_bytes())?;
+            file.write_all(json::text(input).as_bytes())?;
         }
         Ok(Self { folder, has_input: input.is_some() })
     }
@@ -84,7 +84,7 @@ impl Papers {
             return Err("has the character U+0000, which no text may have".to_owned());
         }
         let found = structure(&object);
-        let bytes = json::object(&found).len();
+        let bytes = json::text(&found).len();
         if bytes > CONTENT_BYTES_MAX {
             return Err(format!("is {bytes} bytes as compact JSON; the limit is {CONTENT_BYTES_MAX}"));
         }
