@@ -44,7 +44,8 @@ pub(super) const UPDATE: &str = concat!(
 pub(super) const COMPLETE: &str = concat!(
     "Example:\n  \
     runledger run complete run-1 --metadata '{\"pages\": 3}'\n  \
-    echo '{\"found\": 3}' | runledger run complete run-1 --result -\n\n",
+    echo '{\"found\": 3}' | runledger run complete run-1 --result -\n  \
+    runledger run complete run-1 --phase approved --link artifact=s3://bucket/report.pdf\n\n",
     once!(),
     exit_codes!()
 );

@@ -1,5 +1,7 @@
 //! `runledger run link`: one link more of a run.
 
+use std::str::FromStr;
+
 use clap::Args;
 
 use super::mutations::{Holder, Mutation};
@@ -27,6 +29,32 @@ pub(super) struct LinkArgs {
     holder: Holder,
     #[command(flatten)]
     mutation: Mutation,
+}
+
+/// A link that a call brings along: `REL=TARGET`. The target may hold more `=`.
+#[derive(Clone, Debug)]
+pub(super) struct Brought {
+    rel: String,
+    target: String,
+}
+
+impl FromStr for Brought {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('=') {
+            Some((rel, target)) if !rel.is_empty() && !target.is_empty() => {
+                Ok(Self { rel: rel.to_owned(), target: target.to_owned() })
+            }
+            Some(_) | None => Err("expected REL=TARGET, such as artifact=file:///srv/1.pdf"),
+        }
+    }
+}
+
+impl From<Brought> for v1::Link {
+    fn from(Brought { rel, target }: Brought) -> Self {
+        Self { rel, target, ..Self::default() }
+    }
 }
 
 pub(super) async fn run(args: LinkArgs) -> Result<(), Stop> {

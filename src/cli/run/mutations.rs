@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
+use super::link::Brought;
 use super::phases::{Begin, Stand};
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
@@ -176,6 +177,9 @@ pub(super) struct CompleteArgs {
     /// A last merge patch on the run's own data
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     metadata: Option<JsonSource>,
+    /// A link to what came of the run, such as artifact=URL; repeat it for more (run link says more of one)
+    #[arg(long = "link", value_name = "REL=TARGET")]
+    links: Vec<Brought>,
     #[command(flatten)]
     stand: Stand,
     #[command(flatten)]
@@ -364,7 +368,7 @@ pub(super) async fn complete(args: CompleteArgs) -> Result<(), Stop> {
         request_id: args.mutation.request_id(),
         expected_revision: args.mutation.expected_revision,
         result: args.left.read()?,
-        links: Vec::new(),
+        links: args.links.into_iter().map(Into::into).collect(),
         phase: args.stand.phase(),
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
