@@ -64,6 +64,8 @@ pub enum Refusal {
         released: bool,
         /// Whether the run is suspended: its lease rests.
         suspended: bool,
+        /// Whether it is ready to go on all the same: the next claim takes it.
+        ready: bool,
         /// The run as it is.
         run: Summary,
     },
@@ -234,8 +236,8 @@ impl Refusal {
     #[must_use]
     pub fn lease_lost(rpc: &'static str, asked: LeaseEpoch, run: &Run) -> Self {
         let released = run.supervision.lease.is_some_and(|lease| lease.released);
-        let (epoch, suspended) = (run.supervision.epoch(), run.suspension().is_some());
-        Self::LeaseLost { rpc, asked, epoch, released, suspended, run: run.summary() }
+        let (epoch, suspended, ready) = (run.supervision.epoch(), run.suspension().is_some(), run.is_ready());
+        Self::LeaseLost { rpc, asked, epoch, released, suspended, ready, run: run.summary() }
     }
 
     /// The refusal of what would go on with a suspended run.
@@ -292,10 +294,10 @@ pub struct Violation {
     pub field: String,
     /// The fault, with the limit.
     pub description: String,
-}
-
     /// The keys that lead to the value that is at fault, within an object that may be masked; none: masking mends nothing.
     pub within: Option<Vec<String>>,
+}
+
 impl Violation {
     /// A violation of a field's rule.
     pub fn new(field: impl Into<String>, description: impl Into<String>) -> Self {

@@ -3,8 +3,11 @@
 use crate::domain::{LeaseEpoch, Summary};
 
 /// Of a suspended run, to who names no epoch: perhaps somebody else who approves, or moves it.
-pub(super) fn rests(rpc: &str, epoch: LeaseEpoch, run: &Summary) -> String {
+pub(super) fn rests(rpc: &str, epoch: LeaseEpoch, ready: bool, run: &Summary) -> String {
     let id = &run.run_id;
+    if ready {
+        return format!("Run {id} was suspended and is ready to go on: claim it, and name the epoch that you get.");
+    }
     let more = match rpc {
         "CompleteRun" => {
             " To approve it takes a phase that may complete and waits for that, and an operator who did not execute the run."

@@ -32,9 +32,9 @@ pub fn refusal(refusal: &Refusal) -> Problem {
             };
             not_owner(refusal, &ownership)
         }
-        Refusal::LeaseLost { rpc, asked, epoch, released, suspended, run } => {
+        Refusal::LeaseLost { rpc, asked, epoch, released, suspended, ready, run } => {
             let message = if *suspended && *asked == LeaseEpoch::NONE {
-                rests(rpc, *epoch, run)
+                rests(rpc, *epoch, *ready, run)
             } else {
                 not_held(rpc, *asked, *epoch, *released, run)
             };

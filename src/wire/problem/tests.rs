@@ -12,7 +12,7 @@ use crate::domain::limits::{
     REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX, SUMMARY_REASON_BYTES_MAX,
 };
 use crate::domain::{
-    Ask, LifecycleId, LifecycleName, MaxRunning, Refusal, Requirement, Status as RunStatus, Summary, Time,
+    Ask, LeaseEpoch, LifecycleId, LifecycleName, MaxRunning, Refusal, Requirement, Status as RunStatus, Summary, Time,
 };
 use crate::wire::validate::VIOLATIONS_MAX;
 
@@ -94,6 +94,7 @@ fn refusals(fill: Fill) -> Vec<Shown> {
                 epoch: u64::MAX.into(),
                 released: false,
                 suspended: false,
+                ready: false,
                 run: run.clone(),
             },
             Code::FailedPrecondition,
@@ -292,11 +293,26 @@ fn details_name_what_was_asked_and_what_was_found() {
 }
 
 #[test]
+fn who_holds_no_lease_of_a_suspended_run_is_told_what_it_waits_for() {
+    let said = |ready| {
+        let (rpc, asked, epoch) = ("UpdateRun", LeaseEpoch::NONE, 2.into());
+        let run = Summary { run_id: "run-1".into(), status: RunStatus::Running, ..summary(FILLS[0]) };
+        let refused = Refusal::LeaseLost { rpc, asked, epoch, released: false, suspended: true, ready, run };
+        refusal(&refused).message().to_owned()
+    };
+    let rests = "Run run-1 is suspended, and its lease of epoch 2 rests: UpdateRun is its last holder's, who names it.";
+    let ready = "Run run-1 was suspended and is ready to go on: claim it, and name the epoch that you get.";
+    assert_eq!((said(false).as_str(), said(true).as_str()), (rests, ready));
+}
+
+#[test]
 fn who_does_not_hold_a_lease_is_told_what_is_so() {
     let said = |rpc, asked: u64, epoch: u64, released, status| {
         let run = Summary { run_id: "run-1".into(), status, ..summary(FILLS[0]) };
         let (asked, epoch) = (asked.into(), epoch.into());
-        refusal(&Refusal::LeaseLost { rpc, asked, epoch, released, suspended: false, run }).message().to_owned()
+        refusal(&Refusal::LeaseLost { rpc, asked, epoch, released, suspended: false, ready: false, run })
+            .message()
+            .to_owned()
     };
     let (running, failed, pending) = (RunStatus::Running, RunStatus::Failed, RunStatus::Pending);
     for rpc in ["HeartbeatRun", "ReleaseRun"] {
