@@ -64,8 +64,8 @@ impl Board {
                 self.link = Link::Lost { since, failure: failure.to_string() };
             }
             News::Found => self.link = Link::Live,
-            // The events shown before may never have happened.
-            News::Restored => *self = Self::new(std::mem::take(&mut self.server)),
+            // The events shown before may never have happened; or some of what is counted is missing.
+            News::Restored | News::Expired => *self = Self::new(std::mem::take(&mut self.server)),
             News::Frame(frame) => match frame.frame {
                 Some(Frame::Snapshot(snapshot)) => {
                     if let Some(run) = snapshot.run {

@@ -34,7 +34,8 @@ pub(super) const HELP: &str = concat!(
     On a terminal it is a live table of the runs that changed last, with counts of what this watch has shown; elsewhere one line of JSON \
     for each frame (--output says otherwise). Goes on by itself where it was cut, so nothing is missing and nothing \
     comes twice: for ever, unless --for or --no-reconnect ends it. A run that leaves the filter is shown once more. \
-    When the ledger was restored or failed over, it says so and begins again by itself. \
+    When the ledger was restored or failed over, or runs were purged before they were shown, it says so and begins \
+    again by itself. \
     To go on later, pass the cursor of the last line to --cursor; one that the server does not take any more ends the \
     watch with 1. A server that is not there at first ends it with 3 at once. --for ends it with 0; with 4 where the \
     server has not answered, or was lost and is not back.\n",
@@ -92,7 +93,10 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     let there = Arc::new(AtomicBool::new(false));
     let news = follow(client, RunsWatch::new(request), !args.no_reconnect).inspect({
         let there = there.clone();
-        move |news| there.store(matches!(news, Ok(News::Frame(_) | News::Found | News::Restored)), Ordering::Relaxed)
+        move |news| {
+            let answers = matches!(news, Ok(News::Frame(_) | News::Found | News::Restored | News::Expired));
+            there.store(answers, Ordering::Relaxed);
+        }
     });
     let named = server.clone();
     let watched = Box::pin(async {
@@ -191,6 +195,10 @@ pub(super) async fn printed<F: Named>(
             Some(Ok(News::Restored)) => {
                 link = Link::There;
                 say("the ledger was restored or failed over: what was shown may be lost, and the watch begins again");
+            }
+            Some(Ok(News::Expired)) => {
+                link = Link::There;
+                say("runs were purged before they were shown, and the watch begins again");
             }
             Some(Err(failure)) => {
                 out.flush()?;

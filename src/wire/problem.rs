@@ -193,7 +193,7 @@ pub fn ledger_restored() -> Problem {
 /// A cursor that is older than the events that the ledger still keeps.
 #[must_use]
 pub fn cursor_expired() -> Problem {
-    let message = "The ledger no longer keeps all events after this cursor: begin again without it.";
+    let message = "The ledger no longer keeps all that is to be shown after this cursor: begin again without it.";
     Problem::new(Code::OutOfRange, "CURSOR_EXPIRED", message)
 }
 

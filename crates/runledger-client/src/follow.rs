@@ -1,5 +1,5 @@
 //! A watch that goes on where it was cut, for as long as its caller wants: no frame comes twice, and none is missing.
-//! Where the ledger was restored, the watch begins again and says so.
+//! Where the ledger was restored, or no longer has what is missing, the watch begins again and says so.
 
 use std::future::Future;
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub enum News<F> {
     Found,
     /// The ledger was restored or failed over: what was told may be lost. The watch begins again.
     Restored,
+    /// Runs were purged that the watch had not shown. The watch begins again.
+    Expired,
 }
 
 /// The meaning of a frame for the whole of a watch.
@@ -64,6 +66,9 @@ pub trait Watch: Send {
 
     /// The reason of a refusal which says that the ledger is not the one that was watched.
     const RESTORED: &str;
+
+    /// The reason of a refusal which says that what is missing was purged; none: there is no such refusal.
+    const EXPIRED: Option<&str>;
 
     /// Goes back to the beginning: what was told may be lost.
     fn begin_again(&mut self);
@@ -138,6 +143,7 @@ impl Watch for RunWatch {
     }
 
     const RESTORED: &str = "LEDGER_RESTORED";
+    const EXPIRED: Option<&str> = None;
 
     fn begin_again(&mut self) {
         self.request.after_revision = self.of_all.then_some(0);
@@ -174,11 +180,12 @@ impl Watch for RunsWatch {
     }
 
     const RESTORED: &str = "CURSOR_INVALID";
+    const EXPIRED: Option<&str> = Some("CURSOR_EXPIRED");
 
     fn begin_again(&mut self) {
         self.request.cursor.clear();
         if self.request.initial() == Initial::None {
-            // A watch from now on would leave out the events since the ledger was restored.
+            // A watch from now on would leave out the events since the ledger was restored, or since the cursor.
             self.request.set_initial(Initial::Active);
         }
         self.caught_up = false;
@@ -232,9 +239,14 @@ pub fn follow<W: Watch>(
             // A stream ends with its token, and may go on with the next one. Where that is not there in time, the call
             // that opens the stream is refused.
             let is_over = lost.kind == Kind::Refused && (!was_open || client.is_refused_for_good(&lost));
-            if reconnect && opened && lost.reason.as_deref() == Some(W::RESTORED) {
+            let begins_again = match lost.reason.as_deref().filter(|_| reconnect && opened) {
+                Some(reason) if reason == W::RESTORED => Some(News::Restored),
+                Some(reason) if Some(reason) == W::EXPIRED => Some(News::Expired),
+                Some(_) | None => None,
+            };
+            if let Some(news) = begins_again {
                 watch.begin_again();
-                yield Ok(News::Restored);
+                yield Ok(news);
                 sleep(backoff.next_wait()).await;
                 continue;
             }

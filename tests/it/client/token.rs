@@ -174,6 +174,7 @@ async fn a_watch_goes_on_under_the_next_token() {
             }
             News::Lost(_) | News::Found => {}
             News::Restored => panic!("nothing was restored"),
+            News::Expired => panic!("nothing was purged"),
         }
     }
 }
