@@ -125,11 +125,11 @@ impl Finding {
                 error.to_string(),
                 "Name the schema of the ledger that is meant: nothing was made in this one",
             ),
-            OpenError::NeedsMigration { found: 0, .. } => None,
-            OpenError::NeedsMigration { .. } => {
+            OpenError::NeedsMigration { found: 1.., .. } => {
                 found(Fault::NeedsMigration, error.to_string(), "Nothing is served on it until it is migrated")
             }
-            OpenError::Locked { .. }
+            OpenError::NeedsMigration { found: 0, .. }
+            | OpenError::Locked { .. }
             | OpenError::OtherShards { .. }
             | OpenError::SeveralNames { .. }
             | OpenError::Incomplete { .. }

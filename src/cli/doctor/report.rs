@@ -99,7 +99,7 @@ impl Report {
             connection: description.connection,
             ledger_id: ledger.map(|ledger| ledger.id.to_string()),
             epoch,
-            epoch_began: ledger.filter(|ledger| ledger.epoch > LedgerEpoch::FIRST).map(|ledger| ledger.epoch_began()),
+            epoch_began: ledger.filter(|ledger| ledger.epoch > LedgerEpoch::FIRST).map(Ledger::epoch_began),
             shards: ledger.map(|ledger| ledger.shard_count),
             not_durable: description.not_durable,
             active: active.into_iter().map(|(status, runs)| (name(status), runs)).collect(),

@@ -86,7 +86,9 @@ pub(super) async fn each(client: &Client, location: &str, shard_count: u16) -> R
                 what: format!("the database refuses the statement {name}: {source}"),
                 todo: "mend what it names: no call that needs the statement would succeed".to_owned(),
             }),
-            error => Err(errors::opening_with(location, error)),
+            error @ (StoreError::Unavailable(_) | StoreError::Lost(_) | StoreError::Corrupt { .. }) => {
+                Err(errors::opening_with(location, error))
+            }
         },
     }
 }

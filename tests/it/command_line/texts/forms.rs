@@ -90,6 +90,7 @@ pub(super) fn times() -> Vec<(String, Option<i64>)> {
     let mut texts = vec![
         ("2026-11-27".to_owned(), Some(NOON - 12 * 3600 * SECOND)),
         ("2026-11-28".to_owned(), Some(NOON + 12 * 3600 * SECOND)),
+        ("2026-11-27T22Z".to_owned(), Some(NOON + 10 * 3600 * SECOND)),
         ("7d".to_owned(), Some(NOON - 7 * 86_400 * SECOND)),
         ("90m".to_owned(), Some(NOON - 5_400 * SECOND)),
     ];
@@ -109,7 +110,7 @@ pub(super) fn times() -> Vec<(String, Option<i64>)> {
         }
     }
     let refused =
-        ["", "2026-11-27T", "2026-11-27Z", "2026-11-27T22Z", "2026-11-27T22:05:60Z", "2026-02-30", "20261127"];
+        ["", "2026-11-27T", "2026-11-27Z", "2026-11-27T22:05:60Z", "2026-02-30", "20261127"];
     texts.extend(refused.map(|text| (text.to_owned(), None)));
     for sound in ["2026-11-27T22:05:00Z", "2026-11-27", "7d"] {
         texts.extend(spoilt(sound).into_iter().map(|text| (text, None)));
