@@ -26,6 +26,7 @@ mod lineage;
 mod migrate;
 mod min_release;
 mod namespaces;
+mod open;
 mod parts;
 mod pooler;
 mod probe;
@@ -49,9 +50,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use self::alone::Alone;
 use self::announce::Announcer;
-use self::blocked::Purpose;
 pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
 pub use self::changes::of_a_namespace;
@@ -72,17 +71,13 @@ pub use self::upkeep::claims::of_claims;
 pub use self::upkeep::leases::{of_leases, of_overdue};
 pub use self::upkeep::retention::of_purge;
 use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
-use super::OpenOptions;
 use super::contents::Beside;
-use super::fitness::refuse;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
-use super::migrations::Migrated;
-use super::plan::Plan;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Retained, Walk, Walked};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, OpenError, Page,
-    PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page, PoolUse,
+    Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
@@ -91,7 +86,6 @@ use crate::domain::{
     PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
-use crate::supervise::Supervisor;
 
 /// Runs and their log in a Postgres database.
 pub struct PostgresStore {
@@ -105,86 +99,6 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Opens the database that the connection string names, and creates the ledger in an empty one. The tasks that
-    /// the store always needs are vital to `supervisor`'s service.
-    ///
-    /// # Errors
-    ///
-    /// See [`OpenError`].
-    pub async fn open(dsn: &str, options: &OpenOptions, supervisor: &Supervisor) -> Result<Self, OpenError> {
-        let connector = dsn::connector(dsn)?;
-        let location = dsn::redacted(dsn);
-        let mut alone = Alone::connect(&connector, &location).await?;
-        let own = alone.pid;
-        let steps = async {
-            safety::writable(&alone.client, &location).await?;
-            blocked::free(&alone.client, &location, Purpose::Writing, own).await?;
-            let not_durable = safety::not_durable(&alone.client, &location, options).await?;
-            let (ledger, _) = Self::prepare(&mut alone, &location, options).await?;
-            let commits = CommitPath::open(&connector, &location, options, &ledger, supervisor).await?;
-            trial::each(&alone.client, &location, ledger.shard_count).await?;
-            Ok((ledger, alone.describe(dsn, not_durable), commits))
-        };
-        let (ledger, description, commits) =
-            blocked::watched((&connector, &location), Purpose::Writing, own, steps).await?;
-        Ok(Self {
-            ledger,
-            description,
-            commits,
-            over_shards: OverShards::new(ledger.shard_count),
-            puts: Mutex::new(()),
-            announcer: if options.notify { Announcer::start(connector, supervisor) } else { Announcer::silent() },
-        })
-    }
-
-    /// Brings the database's schema to this release's, whatever `options.migrate` says.
-    ///
-    /// # Errors
-    ///
-    /// See [`OpenError`].
-    pub async fn migrate(dsn: &str, options: &OpenOptions) -> Result<Migrated, OpenError> {
-        let connector = dsn::connector(dsn)?;
-        let location = dsn::redacted(dsn);
-        let mut alone = Alone::connect(&connector, &location).await?;
-        let own = alone.pid;
-        let options = OpenOptions { migrate: true, ..*options };
-        let steps = async {
-            safety::writable(&alone.client, &location).await?;
-            Self::prepare(&mut alone, &location, &options).await
-        };
-        let (_, migrated) = blocked::watched((&connector, &location), Purpose::Writing, own, steps).await?;
-        Ok(migrated)
-    }
-
-    /// Brings the schema as far as `options` permit, in a database in which a ledger works.
-    async fn prepare(
-        alone: &mut Alone,
-        location: &str,
-        options: &OpenOptions,
-    ) -> Result<(Ledger, Migrated), OpenError> {
-        let reading = |error| errors::opening_with(location, error);
-        refuse(location, fitness::of_database(&alone.client).await.map_err(reading)?)?;
-        grants::check(&alone.client, location, grants::SERVING).await?;
-        refuse(location, fitness::of_schema(&alone.client).await.map_err(reading)?)?;
-        let (ledger, migrated) = migrate::prepare(&mut alone.client, location, options).await?;
-        if !migrated.applied.is_empty() {
-            refuse(location, fitness::of_schema(&alone.client).await.map_err(reading)?)?;
-        }
-        Ok((ledger, migrated))
-    }
-
-    /// What [`migrate`](Self::migrate) would do; nothing is written or locked. A standby will do.
-    ///
-    /// # Errors
-    ///
-    /// See [`OpenError`].
-    pub async fn plan(dsn: &str, options: &OpenOptions) -> Result<Plan, OpenError> {
-        let connector = dsn::connector(dsn)?;
-        let location = dsn::redacted(dsn);
-        let alone = Alone::connect(&connector, &location).await?;
-        migrate::plan(&alone.client, &location, options).await
-    }
-
     fn shard_of(&self, key: &RunKey) -> Shard {
         shard_of(self.ledger.id, self.ledger.shard_count, key)
     }
