@@ -57,7 +57,8 @@ impl PostgresInspect {
             let not_durable = safety::not_durable(&alone.client, &location, &allow_unsafe).await?;
             Ok((not_durable, migrate::reads(&alone.client, &location).await?))
         };
-        let found = timeout(OPEN_MAX, blocked::watched((&connector, &location), Purpose::Reading, alone.pid, found));
+        let found =
+            timeout(OPEN_MAX, blocked::watched((&connector, &location), Purpose::Reading, alone.pid, Box::pin(found)));
         let (not_durable, (ledger, migration)) = found
             .await
             .unwrap_or_else(|_| Err(OpenError::Unreachable { location: location.clone(), source: TimedOut.into() }))?;

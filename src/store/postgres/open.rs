@@ -37,7 +37,7 @@ impl PostgresStore {
             Ok((ledger, alone.describe(dsn, not_durable), commits))
         };
         let (ledger, description, commits) =
-            blocked::watched((&connector, &location), Purpose::Writing, own, steps).await?;
+            blocked::watched((&connector, &location), Purpose::Writing, own, Box::pin(steps)).await?;
         Ok(Self {
             ledger,
             description,
@@ -63,7 +63,7 @@ impl PostgresStore {
             safety::writable(&alone.client, &location).await?;
             Self::prepare(&mut alone, &location, &options).await
         };
-        let (_, migrated) = blocked::watched((&connector, &location), Purpose::Writing, own, steps).await?;
+        let (_, migrated) = blocked::watched((&connector, &location), Purpose::Writing, own, Box::pin(steps)).await?;
         Ok(migrated)
     }
 
