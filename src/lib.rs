@@ -35,10 +35,13 @@
 //!   the commit is made again under the head. Where other processes commit all the time, commits are made under the
 //!   head from the first: of the hints only runs are then used, and checked in the same way. No answer comes from hints
 //!   alone.
-//! - The time is the store's. No event of a run is earlier than the run's `updated_at` before it, none is earlier
-//!   than its shard's last, and each is later than every event of any shard that was acknowledged before its call was
-//!   sent. A commit that was decided before the head was taken bears the time that this process took for the store's,
-//!   which the store checks: at most 5 ms ahead of it, and less than a second behind.
+//! - Two clocks decide, and [`domain::steady`] says which decides what. The store's clock says what time it is, and every
+//!   event bears its time; the steady clock counts the time that passes, nobody sets it, and it alone says what is over:
+//!   leases, deadlines, retention, remembered claims. No event of a run is earlier than the run's `updated_at` before it. As
+//!   long as the store's clock is not set, no event is earlier than its shard's last either, and each is later than every event
+//!   of any shard that was acknowledged before its call was sent. A commit that was decided before the head was taken bears
+//!   the time that this process took for the store's, which the store checks: at most 5 ms ahead of it, and less than a second
+//!   behind.
 //! - A store is taken only where a ledger works in it: its encoding, every part of its schema, and what others hung on its
 //!   tables are looked at when it is opened, and each kind of statement is planned once. A fault has a name
 //!   ([`store::finding`]), by which `serve` refuses and the doctor tells. Who holds what is asked of the catalogue, on a
@@ -203,6 +206,7 @@
 //! | `domain::run` | a run, in parts: lease, links, labels, ending, supervision; each with its change and its fold |
 //! | `domain::sides` | what a decision rests on besides its run: leases, `max_running`, claim requests |
 //! | `domain::decide`, `domain::evolve` | a command on a run makes an event; an event makes a run |
+//! | `domain::steady` | the two clocks of a ledger: which of them decides what |
 //! | `domain::{renewal, sweep}` | when a lease is renewed; when the authority ends a run |
 //! | `domain::lifecycle` | lifecycles: their phases, words and masking, references to them, and how one is put |
 //! | `domain::namespace` | how a namespace is made, changed and deleted |
@@ -210,6 +214,7 @@
 //! | [`store`] | durable runs and their log, on SQLite and on Postgres |
 //! | `store::{commits, lifecycles, log, namespaces, runs, upkeep}` | the contract, by path: the engine, the feed and the others take the paths that they use |
 //! | `store::observed` | a wrapper that counts the calls of a store |
+//! | `store::steady` | what the stores keep of the steady clock |
 //! | `store::{postgres, sqlite}` | the two stores: `commit`, `sides`, `upkeep`, `read`, `changes`, `query` in both |
 //! | `store::{inspect, bulk}` | the contracts of the tools: export, verify and doctor; the fill |
 //! | [`engine`] | one committer a shard: commands queue, and are committed in batches |

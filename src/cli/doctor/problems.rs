@@ -40,8 +40,12 @@ pub(super) fn problems(description: &Description, condition: &Condition) -> Vec<
     problems.extend(condition.sessions.iter().flat_map(sessions));
     problems.extend(condition.tables.iter().filter_map(table));
     problems.extend(condition.file.iter().filter_map(file));
+    problems.extend(clock(condition));
     problems
 }
+
+/// More than replicas' estimates of the clock differ by.
+const CLOCK_AHEAD_MICROS: i64 = 2_000_000;
 
 /// Conditions that are right for now, and may cost something one day.
 pub(super) fn warnings(condition: &Condition) -> Vec<Problem> {
@@ -185,6 +189,24 @@ fn file(file: &File) -> Option<Problem> {
             file.wal_bytes / 1024 / 1024
         ),
         todo: "End whoever has the file open beside the server, such as a shell or a backup that hangs".to_owned(),
+    })
+}
+
+/// Events that have not happened yet were written while the clock was ahead, or it is behind now.
+fn clock(condition: &Condition) -> Option<Problem> {
+    let newest = condition.heads.iter().filter_map(|head| head.at).max()?;
+    let ahead = newest.since(condition.now);
+    (ahead > CLOCK_AHEAD_MICROS).then(|| Problem {
+        name: Fault::ClockAhead,
+        what: format!(
+            "The newest event is {} s ahead of the store's clock, which shows {}: the clock was ahead when it was written, or \
+             is behind now",
+            ahead / 1_000_000,
+            condition.now
+        ),
+        todo: "Look at the clock of the store's machine. Leases and deadlines go on by the time that passes, and new events \
+               bear the time that the clock shows"
+            .to_owned(),
     })
 }
 
