@@ -213,7 +213,7 @@ impl StoreConfig {
     #[must_use]
     pub fn options(&self, migrate: bool, allow_unsafe: bool) -> OpenOptions {
         let Self { shards, new_ledger, connections, notify, .. } = *self;
-        OpenOptions { shards, new_ledger, connections, notify, migrate, allow_unsafe, ..OpenOptions::default() }
+        OpenOptions { shards, connections, notify, migrate, new_ledger, allow_unsafe, ..OpenOptions::default() }
     }
 }
 

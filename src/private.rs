@@ -189,16 +189,19 @@ pub fn take_over(file: &File, former: &Metadata, rights: Rights) -> io::Result<(
     if rights != Rights::OfAnyWriter && (made.uid(), made.gid()) != (former.uid(), former.gid()) {
         fchown(file, Some(former.uid()), Some(former.gid()))?;
     }
-    let mode = match rights {
+    let bits = match rights {
         Rights::AsTheyWere | Rights::OfAnyWriter => former.mode() & 0o777,
         Rights::OfOwnerAndGroup => closed(former.mode()),
     };
-    file.set_permissions(Permissions::from_mode(mode))
+    file.set_permissions(Permissions::from_mode(bits))
 }
+
+/// The rights of others.
+const OTHERS: u32 = 0o007;
 
 /// The rights without others'. Where others had some, the group had its own by the same umask: nobody had chosen them.
 fn closed(mode: u32) -> u32 {
-    if mode & 0o007 == 0 { mode & 0o770 } else { FILE }
+    if mode & OTHERS == 0 { mode & 0o770 } else { FILE }
 }
 
 /// Takes the rights of others from a file that is there, and says whether they had some. Those that a group alone has
@@ -209,7 +212,7 @@ fn closed(mode: u32) -> u32 {
 /// It is not there, or is somebody else's.
 pub fn close_to_others(path: &Path) -> io::Result<bool> {
     let mode = fs::metadata(path)?.mode();
-    if mode & 0o007 == 0 {
+    if mode & OTHERS == 0 {
         return Ok(false);
     }
     fs::set_permissions(path, Permissions::from_mode(closed(mode))).map(|()| true)

@@ -160,6 +160,7 @@ impl std::fmt::Debug for Elapsed {
 
 /// How to open a store.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub struct OpenOptions {
     /// How many shards a database gets when it is created: 1 on SQLite and 2 on Postgres unless said.
     pub shards: Option<u16>,

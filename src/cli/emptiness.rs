@@ -41,7 +41,7 @@ fn sentence(arg: &Arg) -> String {
 
 /// Whether an empty text of an argument says something of its own, as that of a program's argument does.
 pub(super) fn may_be_empty(arg: &Arg) -> bool {
-    let own = [ValueParser::from(clap::value_parser!(MaybeEmpty)), ValueParser::from(clap::value_parser!(OsString))];
+    let own = [ValueParser::from(clap::value_parser!(MaybeEmpty)), clap::value_parser!(OsString)];
     own.iter().any(|own| own.type_id() == arg.get_value_parser().type_id())
 }
 

@@ -91,6 +91,7 @@ impl Feed {
     /// # Errors
     ///
     /// See [`watch_runs`](Feed::watch_runs).
+    #[expect(clippy::too_many_lines, reason = "one generator yields the frames of a watch in their order")]
     pub async fn watch_runs_told(
         &self,
         namespace: Namespace,

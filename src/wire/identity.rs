@@ -2,7 +2,7 @@
 
 use runledger_proto::v1;
 
-use crate::auth::{Caller, Grant, Role};
+use crate::auth::{Caller, Grant, Grants, Role};
 
 /// The answer to a `WhoAmI`.
 #[must_use]
@@ -11,7 +11,7 @@ pub fn who_am_i(caller: &Caller) -> v1::WhoAmIResponse {
     v1::WhoAmIResponse {
         principal: Some((&caller.principal).into()),
         believed: grants.is_none(),
-        grants: grants.into_iter().flat_map(|grants| grants.iter()).map(shown).collect(),
+        grants: grants.into_iter().flat_map(Grants::iter).map(shown).collect(),
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn run(args: WatchArgs) -> Result<(), Stop> {
     let WatchArgs { run_id, after_revision, ledger_epoch, .. } = args;
     let request = WatchRunRequest { run_id, after_revision, ledger_epoch };
     let news = follow(client, RunWatch::new(request), !args.no_reconnect);
-    printed(news, args.output, (view::EVENTS, view::happening_row), happening).await
+    Box::pin(printed(news, args.output, (view::EVENTS, view::happening_row), happening)).await
 }
 
 fn happening(frame: &WatchRunResponse) -> Option<Happening<'_>> {

@@ -146,10 +146,7 @@ fn positions(
     Ok(positions)
 }
 
-pub(in crate::store::sqlite) fn retentions(
-    connection: &Connection,
-    clock: Time,
-) -> Result<Vec<Retained>, StoreError> {
+pub(in crate::store::sqlite) fn retentions(connection: &Connection, clock: Time) -> Result<Vec<Retained>, StoreError> {
     all(connection, RETENTIONS, [clock.micros()], |row| retained(row))
 }
 

@@ -109,8 +109,7 @@ pub(super) fn times() -> Vec<(String, Option<i64>)> {
             }
         }
     }
-    let refused =
-        ["", "2026-11-27T", "2026-11-27Z", "2026-11-27T22:05:60Z", "2026-02-30", "20261127"];
+    let refused = ["", "2026-11-27T", "2026-11-27Z", "2026-11-27T22:05:60Z", "2026-02-30", "20261127"];
     texts.extend(refused.map(|text| (text.to_owned(), None)));
     for sound in ["2026-11-27T22:05:00Z", "2026-11-27", "7d"] {
         texts.extend(spoilt(sound).into_iter().map(|text| (text, None)));
