@@ -25,6 +25,7 @@ mod migrate;
 mod namespaces;
 mod open;
 mod probe;
+mod purges;
 mod query;
 mod read;
 mod rights;
@@ -53,16 +54,16 @@ use super::lifecycles::Versions;
 use super::migrations::{Migrated, SQLITE};
 use super::plan::Plan;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use super::retention::{Due, Purged, Retained, Walk, Walked};
+use super::retention::Walked;
 use super::{
-    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, PoolUse, Purges, RunLog, Runs,
-    Statistics, Store, StoreError, Unsettled, Upkeep,
+    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, PoolUse, RunLog, Runs, Statistics,
+    Store, StoreError, Unsettled, Upkeep,
 };
 use crate::clock::Clock;
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, Position, Positions, Priority,
-    Renewal, Revision, Run, RunId, RunKey, Shard, Time,
+    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Priority, Renewal,
+    Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
 pub use bulk::SqliteBulk;
@@ -472,38 +473,5 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         self.connections.close().await;
-    }
-}
-
-#[async_trait]
-impl Purges for SqliteStore {
-    async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
-        let clock = self.clock.clone();
-        self.connections.read(move |connection| retention::retentions(connection, clock.clock())).await?
-    }
-
-    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
-        let (namespace, shard_count) = (namespace.clone(), self.ledger.shard_count);
-        self.connections.read(move |connection| retention::exported(connection, &namespace, shard_count)).await?
-    }
-
-    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
-        let walk = walk.clone();
-        self.connections.read(move |connection| retention::walked(connection, shard, &walk)).await?
-    }
-
-    async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
-        let (walk, clock) = (walk.clone(), self.clock.clone());
-        self.connections.read(move |it| retention::due(it, shard, &walk, (after, upto), clock.steady())).await?
-    }
-
-    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
-        let (walk, due, clock) = (walk.clone(), due.clone(), self.clock.clone());
-        let purge = move |it: &mut rusqlite::Connection| retention::purge(it, shard, &walk, &due, clock.clock());
-        let purged = self.connections.write(purge).await??;
-        if purged.is_some_and(|purged| purged.runs > 0) {
-            self.cleaning.purged();
-        }
-        Ok(purged)
     }
 }

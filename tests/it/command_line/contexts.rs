@@ -234,8 +234,8 @@ async fn a_context_that_is_named_is_final_and_what_says_otherwise_is_told_on_one
             let ran = ran(command).await;
             assert_eq!(ran.code, 0, "{name}: {}", ran.err);
             assert_eq!(ran.err, format!("runledger: the context \"{name}\" is named, so {aside}"));
-            let last = |header| own.sent(header).pop().unwrap();
-            let sent = (last("runledger-namespace"), last("runledger-agent-id"), last("authorization"));
+            let newest = |header| own.sent(header).pop().unwrap();
+            let sent = (newest("runledger-namespace"), newest("runledger-agent-id"), newest("authorization"));
             assert_eq!(sent, (namespace.to_owned(), agent.to_owned(), bearer.to_owned()), "{name}");
         }
     }

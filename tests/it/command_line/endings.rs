@@ -275,7 +275,7 @@ async fn whoever_cannot_be_told_why_is_told_by_the_exit_code() {
         (&["migrate", "--store", "memory"], 1),
         (&["health"], 3),
         (&["bench", "watch", "idle"], 3),
-        (&["serve", "--listen", "nobody.invalid:1"], 1),
+        (&["serve", "--store", "memory", "--listen", "nobody.invalid:1"], 1),
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

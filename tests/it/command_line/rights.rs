@@ -166,10 +166,10 @@ async fn no_token_is_lost_and_none_comes_back_however_many_are_made_and_revoked_
     let revoke = |number: usize| {
         home.command(&[&["token", "revoke", "--name", &format!("first-{number}")][..], &access].concat())
     };
-    let made = (0..10).map(|number| ran(make(format!("second-{number}"))));
+    let making = (0..10).map(|number| ran(make(format!("second-{number}"))));
     let revoked = (0..10).map(|number| ran(revoke(number)));
-    let (made, revoked) = tokio::join!(join_all(made), join_all(revoked));
-    for ran in made.into_iter().chain(revoked) {
+    let (all_made, revoked) = tokio::join!(join_all(making), join_all(revoked));
+    for ran in all_made.into_iter().chain(revoked) {
         assert_eq!(ran.code, 0, "{}", ran.err);
     }
     let list = home.done(&["token", "list", "--access-file", "access.toml", "-o", "json"]).await.out;
@@ -185,7 +185,7 @@ async fn no_token_is_lost_and_none_comes_back_however_many_are_made_and_revoked_
     kept.sort();
     assert_eq!(names, kept);
     let left = fs::read_dir(home.place.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let beside: Vec<_> = left.filter(|name| name != "access.toml" && !name.ends_with(".token")).collect();
+    let beside: Vec<_> = left.filter(|name| name != "access.toml" && name.strip_suffix(".token").is_none()).collect();
     assert!(beside.is_empty(), "{beside:?}");
 }
 

@@ -55,6 +55,8 @@ const FORMS: &[(&str, &str)] = &[
     // KEY=VALUE, of which the key is not empty; LABEL=N.
     ("label", "a_label_is_a_key_and_a_value"),
     ("max-running", "a_label_is_a_key_and_a_value"),
+    // REL=TARGET: the server checks both.
+    ("link", "a_label_is_a_key_and_a_value"),
     // Addresses.
     ("listen", "host_port"),
     ("admin-listen", "host_port"),

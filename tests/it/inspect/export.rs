@@ -151,7 +151,7 @@ async fn a_file_that_no_export_of_this_wrote_is_not_replaced(ledger: Ledger) {
     };
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("lifecycle.jsonl");
-    let whole: String = all.iter().map(|line| format!("{line}\n")).collect();
+    let whole: String = all.iter().map(|line| line.to_string() + "\n").collect();
     for (text, args, why) in [
         ("an old one".to_owned(), &[][..], "no export wrote it"),
         ("{}\n".to_owned(), &[], "no export wrote it"),

@@ -46,7 +46,7 @@ impl Folder {
     fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let entries = fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap());
         let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()));
-        named.filter(|(name, _)| !name.ends_with(".lock")).collect()
+        named.filter(|(name, _)| name.strip_suffix(".lock").is_none()).collect()
     }
 
     /// Every command that opens the ledger refuses it with these words, and changes nothing.

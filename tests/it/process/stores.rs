@@ -207,9 +207,9 @@ impl Ledger {
 /// How the store is named.
 #[derive(Clone, Copy, Debug)]
 enum Named {
-    ByDefault,
-    ByFlag,
-    BySettings,
+    Default,
+    Flag,
+    Settings,
 }
 
 /// Starts a command on the place.
@@ -218,9 +218,9 @@ fn command(command: &[&str], named: Named, place: &Place, there: There) -> Optio
     let settings = place.directory.path().with_extension("toml");
     let data = place.data().to_str().unwrap();
     let (flags, environment) = match named {
-        Named::ByDefault => (vec![], vec![("XDG_DATA_HOME", data)]),
-        Named::ByFlag => (vec!["--store", &store], vec![]),
-        Named::BySettings => {
+        Named::Default => (vec![], vec![("XDG_DATA_HOME", data)]),
+        Named::Flag => (vec!["--store", &store], vec![]),
+        Named::Settings => {
             fs::write(&settings, format!("store = \"{store}\"\n")).unwrap();
             (vec!["--config", settings.to_str().unwrap()], vec![])
         }
@@ -259,7 +259,7 @@ async fn is_as_it_should_be(there: There, named: Named, ledger: &Ledger) {
     // What could be opened and not written to has a lock beside it.
     assert!(there == There::Full || made.is_empty(), "{there:?} {named:?} made {made:?}");
     for (name, bytes) in &before {
-        assert!(after.get(name) == Some(bytes), "{there:?} {named:?} changed {name:?}");
+        assert!(after.get(name) == Some(bytes), "{there:?} {named:?} changed {}", name.display());
     }
     let _settings = fs::remove_file(place.directory.path().with_extension("toml"));
 }
@@ -269,7 +269,7 @@ async fn whatever_stands_in_a_stores_place_is_named_and_left_as_it_is_however_th
     let ledger = Ledger::new().await;
     for there in There::ALL {
         let [one, other, third] =
-            [Named::ByDefault, Named::ByFlag, Named::BySettings].map(|named| is_as_it_should_be(there, named, &ledger));
+            [Named::Default, Named::Flag, Named::Settings].map(|named| is_as_it_should_be(there, named, &ledger));
         tokio::join!(one, other, third);
     }
 }
