@@ -14,7 +14,7 @@ use super::{Description, Ledger, StoreError};
 use crate::domain::decide::{Context, Decision, decide};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::sides::contents::rows;
-use crate::domain::steady::after_all;
+use crate::domain::steady::PRESENT_MICROS;
 use crate::domain::{Command, Decided, NewEvent, Position, Run, RunWrite, Shard, SideWrites, Time};
 
 /// A ledger that is loaded. Safe beside servers on Postgres; an SQLite file is locked for it, as for a server.
@@ -139,9 +139,11 @@ impl End {
         if at.is_none() && self.elsewhere.is_none() {
             return (self.now.micros() - FIRST_MICROS, self.now.micros());
         }
-        let from = [at.filter(|at| *at <= self.now), self.elsewhere.map(|at| at.plus_micros(1))];
+        // One that is further ahead was written while the clock was wrong, and is no time to begin at.
+        let present = |at: &Time| at.since(self.now) <= PRESENT_MICROS;
+        let from = [at.filter(present), self.elsewhere.filter(present).map(|at| at.plus_micros(1))];
         let from = from.into_iter().flatten().max().unwrap_or(self.now).micros();
-        (from, after_all(self.now, at, self.elsewhere).micros().max(from))
+        (from, self.now.micros().max(from))
     }
 }
 

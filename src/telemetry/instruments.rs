@@ -75,6 +75,7 @@ impl Instruments {
                 instruments.reloads.add(0, [("kind", kind), ("outcome", outcome)]);
             }
         }
+        instruments.clock_steps.add(0, [("clock", "store"), ("direction", "back")]);
         instruments.purged.add(0, []);
         let _already = INSTRUMENTS.set(instruments);
     }

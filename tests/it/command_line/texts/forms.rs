@@ -133,6 +133,7 @@ pub(super) fn numbers() -> Vec<(String, Option<i128>)> {
 /// Numbers, of bytes where they have a unit.
 pub(super) fn sizes() -> Vec<(String, Option<i128>)> {
     let mut texts = numbers();
+    texts.retain(|(text, _)| text != "1k");
     for (unit, size) in [
         ("B", 1),
         ("k", 1_000),
