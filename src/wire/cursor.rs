@@ -16,7 +16,7 @@ use crate::store::retention::Walked;
 const SHARDS_MAX: usize = 1024;
 /// Bytes of a shard's position.
 const POSITION_BYTES_MAX: usize = 8;
-/// A longer text is no cursor: a view and its place take less than 64 bytes beside the run's id.
+/// A longer text is no cursor: a view, its place and its walks take less than 448 bytes beside the run's id.
 pub const CURSOR_BYTES_MAX: usize = text_bytes(OVERHEAD_MAX + SHARDS_MAX * POSITION_BYTES_MAX + 448 + RUN_ID_BYTES_MAX);
 
 /// The refusal of a cursor: one answer for noise, for a cursor of another ledger or namespace, and for one ahead of the
