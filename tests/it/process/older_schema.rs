@@ -7,6 +7,7 @@ use prost_types::value::Kind;
 use prost_types::{Duration, Struct, Value};
 use runledger::store::migrations::{MIN_RELEASE, RELEASE, later};
 use runledger_proto::v1;
+use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
 use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
 use tempfile::TempDir;
@@ -122,6 +123,12 @@ impl Caller {
         call!(self, self.client, update_run, "UpdateRun", request);
         let request = v1::HeartbeatRunRequest { run_id: run_id.clone(), lease_epoch, progress };
         call!(self, self.client, heartbeat_run, "HeartbeatRun", request);
+        let (kind, reason) = ("PAUSED".to_owned(), "for a moment".to_owned());
+        let request = v1::SuspendRunRequest { run_id: run_id.clone(), kind, reason, lease_epoch, ..Default::default() };
+        call!(self, self.client, suspend_run, "SuspendRun", request);
+        let request = v1::ResumeRunRequest { run_id: run_id.clone(), lease_ttl: seconds(60), ..Default::default() };
+        let resumed = call!(self, self.client, resume_run, "ResumeRun", request).run.unwrap_or_default();
+        let lease_epoch = resumed.lease.map(|lease| lease.epoch).unwrap_or_default();
         let request =
             v1::RequestAbortRequest { run_id: run_id.clone(), reason: "enough".to_owned(), ..Default::default() };
         call!(self, self.client, request_abort, "RequestAbort", request);
@@ -196,6 +203,15 @@ impl Caller {
         call!(self, client, update_namespace, "UpdateNamespace", request);
         call!(self, client, get_namespace, "GetNamespace", v1::GetNamespaceRequest { name: name.clone() });
         call!(self, client, list_namespaces, "ListNamespaces", v1::ListNamespacesRequest::default());
+        let mut client_of_lifecycles = LifecycleServiceClient::new(server.wire());
+        let lifecycle = self.id("lifecycle");
+        let declaration = format!("name: {lifecycle}\nphases:\n  all: {{initial: true, may_complete: true}}\n");
+        let request = v1::PutLifecycleRequest { declaration };
+        call!(self, client_of_lifecycles, put_lifecycle, "PutLifecycle", request);
+        let request = v1::GetLifecycleRequest { lifecycle };
+        call!(self, client_of_lifecycles, get_lifecycle, "GetLifecycle", request);
+        let request = v1::ListLifecyclesRequest::default();
+        call!(self, client_of_lifecycles, list_lifecycles, "ListLifecycles", request);
         let cursor = self.caught_up(&name).await?;
         let request = v1::NoteExportedRequest { name: name.clone(), cursor };
         call!(self, client, note_exported, "NoteExported", request);
