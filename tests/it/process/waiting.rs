@@ -107,7 +107,8 @@ async fn a_server_that_waits_for_its_store_stops_when_it_is_told_to() {
 }
 
 /// Puts an older schema with data in front of the binary: a ledger whose first step was not taken here. The tables are
-/// in a schema behind the one that the step will fill, and the step's ledger gets its row as a real one would.
+/// in a schema behind the one that the step will fill, and the step's ledger gets its row as a real one would; the list of
+/// migrations comes to it.
 const OLDER: &str = "
 create schema older;
 create table older.ledger_migrations (number integer primary key, name text not null, applied_at timestamptz not null);
@@ -121,6 +122,7 @@ begin
     if exists (select from public.shards) then return; end if;
     insert into public.ledger select * from older.ledger;
     insert into public.shards values (0);
+    alter table older.ledger_migrations set schema public;
 end $$;
 create event trigger fill on ddl_command_end when tag in ('CREATE TABLE') execute function older.fill()";
 
