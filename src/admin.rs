@@ -4,9 +4,9 @@
 //! of theirs by name: it must never do more than that, because nobody proves here who he is.
 
 mod answer;
+mod places;
 mod scrapes;
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,15 +20,19 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::places::{Place, Places};
 use self::scrapes::Scrapes;
 use crate::grpc::health::Readiness;
 use crate::supervise::Supervisor;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::meter::Exposition;
 
-/// Connections at once. A further one takes the place of the oldest: whoever has sent its request was answered, and idle
-/// connections keep no probe out.
+/// Connections at once. A further one takes the place of the oldest that is owed no answer: idle connections keep no probe
+/// out, and whoever has asked is answered.
 const CONNECTIONS_MAX: usize = 64;
+
+/// Interval at which a new connection looks for a place, where all others are owed an answer.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Time for a request's head to come, and so also the time that a connection stays without a request.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -53,26 +57,30 @@ pub async fn serve(
     connections: Supervisor,
     stop: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let (said, metrics) = (LogThrottle::default(), Arc::new(Scrapes::of(metrics)));
-    // The connections by age; those that are cancelled have ended.
-    let mut open: VecDeque<CancellationToken> = VecDeque::with_capacity(CONNECTIONS_MAX);
+    let mut places = Places::default();
     let accepting = async {
         loop {
             match listener.accept().await {
                 Ok((stream, _address)) => {
-                    open.retain(|other| !other.is_cancelled());
-                    if let Some(oldest) = open.pop_front_if(|_| places.available_permits() == 0) {
-                        oldest.cancel();
-                    }
-                    let place = places.clone().acquire_owned().await.expect("never closed");
-                    let gives_way = CancellationToken::new();
-                    open.push_back(gives_way.clone());
-                    let served = connection(stream, readiness.clone(), metrics.clone(), stop.clone());
+                    let held = loop {
+                        if room.available_permits() == 0 {
+                            places.give_one();
+                        }
+                        let held = timeout(LOOK_EVERY, room.clone().acquire_owned()).await;
+                        if let Ok(held) = held {
+                            break held.expect("never closed");
+                        }
+                    };
+                    let place = Place::default();
+                    places.push(place.clone());
+                    let served = connection(stream, readiness.clone(), metrics.clone(), place.clone(), stop.clone());
                     connections.spawn(async move {
+                        let gives_way = place.gives_way();
                         let _ended = gives_way.clone().drop_guard();
                         gives_way.run_until_cancelled(served).await;
-                        drop(place);
+                        drop(held);
                     });
                 }
                 Err(error) => {
@@ -95,11 +103,17 @@ async fn connection(
     stream: TcpStream,
     readiness: watch::Receiver<Readiness>,
     metrics: Arc<Scrapes>,
+    place: Place,
     stop: CancellationToken,
 ) {
     let answers = service_fn(move |request: hyper::Request<_>| {
-        let (readiness, metrics) = (*readiness.borrow(), metrics.clone());
-        async move { Ok::<_, Infallible>(answer::to(request.method(), request.uri().path(), readiness, &metrics).await) }
+        let (readiness, metrics, place) = (*readiness.borrow(), metrics.clone(), place.clone());
+        async move {
+            place.asks();
+            let answer = answer::to(request.method(), request.uri().path(), readiness, &metrics).await;
+            place.is_answered();
+            Ok::<_, Infallible>(answer)
+        }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT_MAX).max_buf_size(HEAD_BYTES_MAX);

@@ -17,8 +17,8 @@ pub(super) async fn to(method: &Method, path: &str, readiness: Readiness, metric
         "/livez" => (StatusCode::OK, "alive".to_owned()),
         "/readyz" if readiness.is_ready() => (StatusCode::OK, readiness.to_string()),
         "/readyz" => (StatusCode::SERVICE_UNAVAILABLE, readiness.to_string()),
-        "/metrics" if is_read => match metrics.text().await {
-            Ok(text) => return text_of(StatusCode::OK, Exposition::CONTENT_TYPE, text),
+        "/metrics" if is_read => match &metrics.scrape().await.text {
+            Ok(text) => return text_of(StatusCode::OK, Exposition::CONTENT_TYPE, text.clone()),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}")),
         },
         "/metrics" => (StatusCode::OK, String::new()),
@@ -37,8 +37,8 @@ pub(super) async fn to(method: &Method, path: &str, readiness: Readiness, metric
 }
 
 /// An answer of text. hyper leaves the body of an answer to HEAD out, and keeps its length.
-fn text_of(status: StatusCode, media_type: &'static str, text: String) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::new(Bytes::from(text)));
+fn text_of(status: StatusCode, media_type: &'static str, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::new(text.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
