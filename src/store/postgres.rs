@@ -11,6 +11,7 @@ mod bulk;
 mod changes;
 mod changing;
 mod commit;
+mod defaults;
 pub(in crate::store) mod diagnosis;
 pub mod dsn;
 mod elsewhere;

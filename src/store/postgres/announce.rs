@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::AsyncMessage;
 
+use super::defaults::put_right;
 use super::errors::TimedOut;
 use super::sessions::CREATE_MAX;
 use crate::store::error::Source;
@@ -26,10 +27,15 @@ const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// A `NOTIFY` writes to the log of the database: no caller waits until that is on disk.
-const SETTINGS: &str = "-- announce.listen
+const SETTINGS: &str = concat!(
+    "-- announce.listen",
+    put_right!(),
+    ";
 set synchronous_commit = off;
+set lock_timeout = '2s';
 set statement_timeout = '10s';
-listen runledger";
+listen runledger"
+);
 const WHO: &str = "-- announce.who
 select pg_backend_pid()";
 const NOTIFY: &str = "-- announce.notify

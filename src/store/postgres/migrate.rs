@@ -6,6 +6,7 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, Error};
 use uuid::Uuid;
 
+use super::defaults::put_right;
 use super::errors::TimedOut;
 use super::rows::Reader;
 use super::{errors, grants};
@@ -25,12 +26,16 @@ pub(super) const LOCK: i64 = 0x7275_6e6c_6564_6765;
 const SHARDS: u16 = 2;
 
 /// A migration that waits for a long transaction would make everybody wait, so it gives up and is tried again.
-pub(super) const SETTINGS: &str = "-- migrate.session
+pub(super) const SETTINGS: &str = concat!(
+    "-- migrate.session",
+    put_right!(),
+    ";
 set lock_timeout = '20s';
 set statement_timeout = 0;
 set idle_in_transaction_session_timeout = '60s';
 set default_transaction_isolation = 'read committed';
-set default_transaction_read_only = off";
+set default_transaction_read_only = off"
+);
 
 /// For a look that changes nothing, whatever its statements are.
 const LOOK_ONLY: &str = "-- migrate.look_only

@@ -17,6 +17,7 @@ use tokio_postgres::Error;
 pub(super) use self::connection::Connection;
 use self::connection::Connections;
 pub(super) use self::lent::Session;
+use super::defaults::put_right;
 use super::lineage::Lineage;
 use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::store::{PoolUse, StoreError};
@@ -37,7 +38,8 @@ macro_rules! settings {
         concat!(
             "-- ",
             $name,
-            "
+            put_right!(),
+            ";
 set idle_in_transaction_session_timeout = '2s';
 set lock_timeout = '2s';
 set statement_timeout = '10s';
@@ -47,6 +49,9 @@ set default_transaction_read_only = ",
             $read_only,
             ";
 set enable_seqscan = off;
+set enable_indexscan = on;
+set enable_indexonlyscan = on;
+set enable_nestloop = on;
 set jit = off;
 set plan_cache_mode = force_generic_plan",
             $($more)?
