@@ -1,6 +1,7 @@
 //! `runledger run worker`: any program as a run. The worker starts or claims the run under a lease, keeps it alive by
 //! heartbeats, tells the program of a request to abort it, and ends the run as the program ends.
 
+mod children;
 pub(super) mod guard;
 mod papers;
 mod program;
@@ -122,6 +123,8 @@ pub(super) async fn run(args: WorkerArgs) -> Result<(), Stop> {
     let mut worker = Worker::new(client, options).with_notices(|notice| say(&notice.to_string()));
     let signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]);
     let mut signals = signals.map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
+    let orphans = children::takes_ends_of_orphans();
+    let _orphans = orphans.map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
     let mut guard = Guard::start(args.kill_after.min(args.lease_ttl / 2));
     if !args.claim {
         let held = start(&args, &mut worker).await?;

@@ -15,6 +15,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::children;
 use crate::cli::ending::{Stop, say};
 use crate::text::count;
 
@@ -38,9 +39,18 @@ pub(super) struct Guard {
 #[derive(Debug)]
 struct Process {
     child: Child,
+    id: Option<u32>,
     tell: ChildStdin,
     /// The lines that the guard has read, by which time signals do not end it any more.
     answers: BufReader<ChildStdout>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            children::ended(id);
+        }
+    }
 }
 
 impl Process {
@@ -108,7 +118,8 @@ impl Guard {
 fn spawn(kill_after: Duration) -> io::Result<Process> {
     // On Linux the file may have been replaced by another release meanwhile, and is there all the same.
     let own = std::env::current_exe().ok().filter(|path| path.exists()).unwrap_or_else(|| "/proc/self/exe".into());
-    let mut child = Command::new(own)
+    let mut command = Command::new(own);
+    command
         .arg0("runledger")
         .args(COMMAND)
         .arg(kill_after.as_millis().to_string())
@@ -116,11 +127,12 @@ fn spawn(kill_after: Duration) -> io::Result<Process> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         // The signals that a terminal sends to the worker are not for the guard.
-        .process_group(0)
-        .spawn()?;
+        .process_group(0);
+    let mut child = children::spawned(&mut command)?;
+    let id = child.id();
     let tell = child.stdin.take().expect("it is piped");
     let answers = BufReader::new(child.stdout.take().expect("it is piped"));
-    Ok(Process { child, tell, answers })
+    Ok(Process { child, id, tell, answers })
 }
 
 /// The arguments of the guard's own process.

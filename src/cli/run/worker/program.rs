@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::children;
 use super::guard::Guard;
 use crate::text::count;
 
@@ -49,6 +50,7 @@ pub(super) enum Input {
 /// See the module.
 pub(super) struct Program {
     child: Child,
+    id: Option<u32>,
     group: Option<Pid>,
     /// The program's last lines on standard error.
     last: Last,
@@ -89,8 +91,9 @@ impl Program {
                 None => called.env_remove(name),
             };
         }
-        let mut child =
-            called.args(words).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
+        called.args(words).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let mut child = children::spawned(&mut called)?;
+        let id = child.id();
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let (last, completed, mut streams) = (Last::default(), Arc::default(), JoinSet::new());
         let (guarded, unread) = (CancellationToken::new(), CancellationToken::new());
@@ -108,7 +111,7 @@ impl Program {
             told.cancelled().await;
             errors.await;
         });
-        Ok(Self { child, group, last, completed, guarded, unread, streams })
+        Ok(Self { child, id, group, last, completed, guarded, unread, streams })
     }
 
     /// Tells the guard of the program and its files. Needs nothing of the program meanwhile, which may be told to end.
@@ -122,7 +125,11 @@ impl Program {
 
     /// Waits for the program's end. Safe to cancel and to call again.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
+        let ended = self.child.wait().await?;
+        if let Some(id) = self.id.take() {
+            children::ended(id);
+        }
+        Ok(ended)
     }
 
     /// Sends a signal to the program and to the processes that it started, as far as they are in its group: a process
@@ -170,19 +177,31 @@ fn held(last: &Last) -> MutexGuard<'_, VecDeque<String>> {
 struct Lines<R> {
     stream: BufReader<R>,
     line: Vec<u8>,
+    /// Whether the next piece goes on with a line.
+    goes_on: bool,
+}
+
+/// A line with its end, or a piece of one.
+struct Piece<'a> {
+    text: &'a [u8],
+    /// Whether it is all of its line. A word for the worker is a whole line: a piece is what the program prints, whatever
+    /// it begins with.
+    is_whole: bool,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     fn of(stream: R) -> Self {
-        Self { stream: BufReader::with_capacity(LINE_BYTES_MAX, stream), line: Vec::new() }
+        Self { stream: BufReader::with_capacity(LINE_BYTES_MAX, stream), line: Vec::new(), goes_on: false }
     }
 
     /// The next line, with its end; none at the end of the stream.
-    async fn next(&mut self) -> Option<&[u8]> {
+    async fn next(&mut self) -> Option<Piece<'_>> {
         self.line.clear();
+        let begins = !self.goes_on;
         loop {
             let (piece, ends) = match self.stream.fill_buf().await {
-                Ok([]) | Err(_) => return if self.line.is_empty() { None } else { Some(&self.line) },
+                Ok([]) | Err(_) if self.line.is_empty() => return None,
+                Ok([]) | Err(_) => return Some(Piece { text: &self.line, is_whole: begins }),
                 Ok(buffer) => match buffer.iter().position(|byte| *byte == b'\n') {
                     Some(end) => (&buffer[..=end], true),
                     None => (buffer, false),
@@ -192,7 +211,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             self.line.extend_from_slice(piece);
             self.stream.consume(length);
             if ends || self.line.len() >= LINE_BYTES_MAX {
-                return Some(&self.line);
+                self.goes_on = !ends;
+                return Some(Piece { text: &self.line, is_whole: begins && ends });
             }
         }
     }
@@ -208,7 +228,8 @@ async fn pass_output_on(
 ) {
     let (mut lines, mut out) = (Lines::of(stream), tokio::io::stdout());
     while let Some(line) = lines.next().await {
-        let text = std::str::from_utf8(line).unwrap_or_default();
+        let Piece { text: line, is_whole } = line;
+        let text = if is_whole { std::str::from_utf8(line).unwrap_or_default() } else { "" };
         if let Some((done, total, message)) = progress_of(text) {
             job.progress(done, total, message);
         } else if text.trim_end() == COMPLETED {
@@ -232,9 +253,9 @@ async fn pass_errors_on(stream: impl AsyncRead + Unpin, last: Last) {
             if last.len() == LAST_LINES_MAX {
                 last.pop_front();
             }
-            last.push_back(String::from_utf8_lossy(line).trim_end().replace('\0', ""));
+            last.push_back(String::from_utf8_lossy(line.text).trim_end().replace('\0', ""));
         }
-        let _closed = err.write_all(line).await;
+        let _closed = err.write_all(line.text).await;
     }
 }
 
@@ -255,6 +276,31 @@ fn progress_of(line: &str) -> Option<(u64, u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_word_for_the_worker_is_a_whole_line_and_no_piece_of_one() {
+        let long = "x".repeat(LINE_BYTES_MAX);
+        for (printed, whole) in [
+            ("::completed\n".to_owned(), vec!["::completed\n"]),
+            ("::completed".to_owned(), vec!["::completed"]),
+            (format!("{long}::completed\nafter\n"), vec!["after\n"]),
+            (format!("{long}::completed"), vec![]),
+            (format!("{long}{long}::completed\n::progress 1\n"), vec!["::progress 1\n"]),
+            (format!("{long}\n::completed\n"), vec!["::completed\n"]),
+            (format!("::progress 1/2 {long}\nb"), vec!["b"]),
+        ] {
+            let mut lines = Lines::of(printed.as_bytes());
+            let (mut found, mut all) = (Vec::new(), Vec::new());
+            while let Some(Piece { text, is_whole }) = lines.next().await {
+                all.extend_from_slice(text);
+                if is_whole && text.len() < LINE_BYTES_MAX {
+                    found.push(String::from_utf8(text.to_vec()).unwrap());
+                }
+            }
+            assert_eq!(found, whole);
+            assert_eq!(all, printed.as_bytes(), "nothing is lost");
+        }
+    }
 
     #[test]
     fn a_line_of_progress_is_what_it_says_and_all_else_is_a_line() {
