@@ -42,6 +42,7 @@ use crate::memory::{self, Memory};
 use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::retention;
+use crate::stdio;
 use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
 use crate::store::{Commits, Description, OpenError, Store, Upkeep};
@@ -288,12 +289,11 @@ async fn open(
 ) -> anyhow::Result<Arc<dyn Store>> {
     let address = ports.address;
     let mut untold = Some(ports);
-    let mut tell = |store: Option<&Description>| match untold.take() {
-        Some(ports) => {
+    let mut tell = |store: Option<&Description>| {
+        if let Some(ports) = untold.take() {
             tracing::info!(%address, store = %location, "listening");
-            banner::print(&ports, location, store)
+            banner::print(&ports, location, store);
         }
-        None => Ok(()),
     };
     let mut said = String::new();
     loop {
@@ -301,14 +301,14 @@ async fn open(
         let opened = match timeout(BANNER_WAIT_MAX, &mut attempt).await {
             Ok(opened) => opened,
             Err(_elapsed) => {
-                tell(None)?;
+                tell(None);
                 attempt.await
             }
         };
         match opened {
             Ok(store) => {
                 let description = store.describe();
-                tell(Some(&description))?;
+                tell(Some(&description));
                 let Description { location, connection, not_durable, .. } = description;
                 tracing::info!(%address, store = location, connection, "the store is open");
                 if let Some(why) = not_durable {
@@ -319,7 +319,7 @@ async fn open(
                 return Ok(store);
             }
             Err(error) if error.is_temporary() => {
-                tell(None)?;
+                tell(None);
                 let reason = chain(&error);
                 if said != reason {
                     tracing::warn!(error = reason, "the store cannot be opened yet: waiting for it");
@@ -416,7 +416,8 @@ pub fn signals(stop: CancellationToken) -> anyhow::Result<impl Future<Output = I
         loop {
             let _number = signals.next().await;
             if stop.is_cancelled() {
-                eprintln!("runledger: stopped at once");
+                stdio::err().say("runledger: stopped at once\n");
+                stdio::flush();
                 std::process::exit(130);
             }
             stop.cancel();

@@ -1,5 +1,6 @@
 //! The command line: what it understands, and what it starts.
 
+mod bar;
 #[cfg(feature = "bench")]
 mod bench;
 mod completions;
@@ -33,7 +34,7 @@ mod watch;
 mod whoami;
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -62,6 +63,7 @@ use crate::app::reloading::Settings;
 use crate::config::file::ConfigFile;
 use crate::config::shown::Setting;
 use crate::config::{self as settings, ServeConfig};
+use crate::stdio;
 use crate::store::open::Location;
 
 /// The lifecycle authority for runs.
@@ -161,7 +163,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, ExitCode>
     read(&words).map_err(|misread| match misread {
         Misread::File(mistakes) => {
             for mistake in mistakes {
-                eprintln!("runledger: {}", redacted(&mistake, given(&words)));
+                stdio::err().say(&format!("runledger: {}\n", redacted(&mistake, given(&words))));
             }
             ExitCode::from(2)
         }
@@ -208,12 +210,11 @@ fn reread(words: &[OsString]) -> Result<(ServeConfig, Vec<Setting>), String> {
 fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
     let rendered = error.render().to_string();
     let shown = redacted(&rendered, given(words));
-    if shown == rendered {
-        let _closed = error.print();
-    } else if error.use_stderr() {
-        let _closed = io::stderr().write_all(shown.as_bytes());
+    if error.use_stderr() && !(shown == rendered && io::stderr().is_terminal()) {
+        stdio::err().say(&shown);
     } else {
-        let _closed = io::stdout().write_all(shown.as_bytes());
+        // With colours, where it is a terminal. Signals end the process still by themselves.
+        let _closed = error.print();
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

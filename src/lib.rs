@@ -110,6 +110,8 @@
 //!   role that were granted, an agent of the caller's own. A method without a row in the table of accesses is denied to
 //!   everybody. A credential that comes is good or the call is refused: no call falls back to another one. A stream or a
 //!   wait ends when new rules would refuse it, or its credential ends.
+//! - No task that serves, renews or stops waits for whoever reads standard output or standard error: what is said there
+//!   goes through [`stdio`], which drops and counts what is not read.
 //! - What is measured and traced decides nothing. Metrics have no label that a caller chooses, and all names stand in
 //!   [`telemetry::metrics`]. A call makes a span only where it was sampled by its headers, so that a call that was not
 //!   costs the question alone. The trace of a call is kept with its event.
@@ -225,6 +227,7 @@
 //! | [`retention`] | purges of runs that were kept for as long as their namespace wants |
 //! | [`namespaces`] | which namespaces are there, as a process knows |
 //! | [`share`] | how much each caller may take of a thing that callers share |
+//! | [`stdio`] | what the process says on standard output and standard error, so that nobody waits for its reader |
 //! | [`wire`] | requests as commands and queries, runs and refusals as answers, cursors and page tokens |
 //! | `wire::seal` | what only this ledger may read again: its key, and what a text is bound to |
 //! | [`authority`] | the calls without a transport: a request in, an answer or a problem out |
@@ -363,6 +366,7 @@ pub mod private;
 pub mod reads;
 pub mod retention;
 pub mod share;
+pub mod stdio;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;

@@ -2,13 +2,15 @@
 
 use std::process::ExitCode;
 
-use runledger::cli;
+use runledger::{cli, stdio};
 use tikv_jemallocator::Jemalloc;
 
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
+    stdio::say_panics();
+    let _said = stdio::Flushed;
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(code) => return code,
@@ -21,7 +23,7 @@ fn main() -> ExitCode {
             code
         }
         Err(error) => {
-            eprintln!("runledger: the runtime cannot start: {error}");
+            stdio::err().say(&format!("runledger: the runtime cannot start: {error}\n"));
             ExitCode::FAILURE
         }
     }

@@ -1,9 +1,10 @@
 //! The lines by which a server says that it listens.
 
-use std::io::{self, Write as _};
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use crate::config::ServeConfig;
+use crate::stdio;
 use crate::store::Description;
 use crate::store::open::Location;
 use crate::tls::ClientAuth;
@@ -45,24 +46,27 @@ impl Spoken {
 }
 
 /// Prints the address, the store, and a command to try. The address is the first line's last word.
-pub(super) fn print(ports: &Ports, location: &Location, store: Option<&Description>) -> io::Result<()> {
+pub(super) fn print(ports: &Ports, location: &Location, store: Option<&Description>) {
+    stdio::out().say(&text(ports, location, store));
+}
+
+fn text(ports: &Ports, location: &Location, store: Option<&Description>) -> String {
     let Ports { address, admin, tls, asks_for_credentials } = ports;
-    let mut out = io::stdout().lock();
-    writeln!(out, "Runledger {} listens on {address}", env!("CARGO_PKG_VERSION"))?;
-    match store {
+    let mut out = format!("Runledger {} listens on {address}\n", env!("CARGO_PKG_VERSION"));
+    let _written = match store {
         Some(Description { location, connection, not_durable, .. }) => {
             let connection = connection.as_ref().map(|connection| format!(" ({connection})")).unwrap_or_default();
             let not_durable = not_durable.as_ref().map(|why| format!(", NOT DURABLE: {why}")).unwrap_or_default();
-            writeln!(out, "  store  {location}{connection}{not_durable}")?;
+            writeln!(out, "  store  {location}{connection}{not_durable}")
         }
-        None => writeln!(out, "  store  {location}, not open yet: waiting for it")?,
-    }
+        None => writeln!(out, "  store  {location}, not open yet: waiting for it"),
+    };
     if let Some(admin) = admin {
-        writeln!(out, "  admin  http://{admin}/livez, /readyz and /metrics")?;
+        let _written = writeln!(out, "  admin  http://{admin}/livez, /readyz and /metrics");
     }
     if !asks_for_credentials {
         let sentence = "agents are believed, not authenticated: ownership keeps honest agents apart, not hostile ones";
-        writeln!(out, "  {sentence}")?;
+        let _written = writeln!(out, "  {sentence}");
     }
     // What any good credential may call: a start may take an agent that this line cannot know.
     let (said, method) = if *asks_for_credentials {
@@ -70,6 +74,6 @@ pub(super) fn print(ports: &Ports, location: &Location, store: Option<&Descripti
     } else {
         ("-d '{\"task_thread_id\": \"hello\"}'", "runledger.v1.RunService/StartRun")
     };
-    writeln!(out, "  try    grpcurl {} {said} {address} {method}", tls.flags())?;
-    out.flush()
+    let _written = writeln!(out, "  try    grpcurl {} {said} {address} {method}", tls.flags());
+    out
 }

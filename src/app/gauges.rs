@@ -13,6 +13,7 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 use crate::grpc::memory_parts;
 use crate::grpc::transport::Totals;
+use crate::stdio;
 use crate::store::observed::Observed;
 use crate::store::{Statistics, Store};
 use crate::telemetry::gauges::{Tell, observe};
@@ -39,6 +40,11 @@ pub(super) fn of_process(totals: &Arc<Totals>, slot: &AuthoritySlot, tls: Option
     number(&metrics::CONNECTIONS_REFUSED, |totals| large(totals.disagreed()));
     number(&metrics::REQUEST_BYTES, |totals| count(totals.request_bytes()));
     number(&metrics::UNSENT_BYTES, |totals| count(totals.unsent_bytes()));
+    observe(&metrics::LINES_LOST, |tell| {
+        for stream in [stdio::out(), stdio::err()] {
+            tell(large(stream.lost()), &[("stream", stream.name())]);
+        }
+    });
     number(&metrics::MEMORY_LIMIT, |totals| large(totals.memory().limit().unwrap_or(0)));
     let (parts, of) = (totals.clone(), slot.clone());
     observe(&metrics::MEMORY_PART, move |tell| {

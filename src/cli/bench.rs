@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 
 use clap::{Args, Subcommand};
 use tokio::signal::unix::SignalKind;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::connect;
@@ -288,9 +289,17 @@ pub(super) async fn run(mut args: BenchArgs) -> Result<(), Stop> {
         measured = measure(&args.what, &stop) => measured?,
         second = stopped(signals, &stop, &stopped_by) => return Err(Stop::Signal(second)),
     };
-    match args.output {
-        Output::Table => tell(&report.to_string())?,
-        Output::Json => tell(&format!("{}\n", report.json()))?,
+    let text = match args.output {
+        Output::Table => report.to_string(),
+        Output::Json => format!("{}\n", report.json()),
+    };
+    let signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate()]);
+    let mut signals = signals.map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
+    // On a thread of its own, since nobody may read it.
+    tokio::select! {
+        biased;
+        told = spawn_blocking(move || tell(&text)) => told.map_err(std::io::Error::from)??,
+        number = signals.next() => return Err(Stop::Signal(number)),
     }
     match stopped_by.into_inner() {
         Some(number) if report.interrupted => Err(Stop::Signal(number)),

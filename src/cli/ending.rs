@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use super::table::shown;
+use crate::stdio;
 use crate::store::StoreError;
 use crate::telemetry::chain;
 use runledger_client::{Failure, Fault, Kind};
@@ -175,9 +176,9 @@ pub(super) fn say(sentence: &str) {
     warn(&format!("runledger: {}", shown(sentence)));
 }
 
-/// Writes a line to stderr, which may be closed.
+/// Writes a line to stderr, for whose reader nobody waits.
 fn warn(line: &str) {
-    let _closed = io::Write::write_all(&mut io::stderr(), format!("{line}\n").as_bytes());
+    stdio::err().say(&format!("{line}\n"));
 }
 
 #[cfg(test)]

@@ -41,6 +41,9 @@ use crate::text::When;
 /// Events of one shard, or of one run, in a page.
 const PAGE_EVENTS_MAX: usize = 4096;
 
+/// Time that an output which takes nothing is waited for, once an export that follows was told to stop.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Interval between two looks at the log for new events.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -58,9 +61,10 @@ pub(super) const HELP: &str = "Examples:\n  \
     since their runs were purged, an export of all namespaces without a link has a line that says how many: at, type \
     (purged), shard, events. Goes on while servers \
     write, and writes nothing to the store. With --follow on a ledger that is restored or failed over, it says so and \
-    goes back to what both have in common. With --follow, Ctrl-C ends it after the last whole line.\n\n\
-    Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written, or there is \
-    no such run; 2 usage; 3 the store cannot be read; 130 after Ctrl-C without --follow, or a second one with it.";
+    goes back to what both have in common. With --follow, Ctrl-C ends it after the last whole line, or after \
+    2 s where the output takes nothing.\n\n\
+    Exit codes: 0 written, or stopped while following, or nobody reads on; 1 the output cannot be written, there is no \
+    such run, or an output that takes nothing was given up; 2 usage; 3 the store cannot be read; 130 after Ctrl-C without --follow, or a second one with it.";
 
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
@@ -159,10 +163,18 @@ pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
         };
     }
     let signals = app::signals(stop.clone())?;
+    let told = stop.clone();
+    let late = async {
+        told.cancelled().await;
+        sleep(STOP_WAIT_MAX).await;
+    };
     tokio::select! {
         biased;
         never = signals => match never {},
         exported = export(args, stop) => exported,
+        () = late => Err(Stop::Undone(
+            "it was told to stop, and its output takes nothing: the last line may be cut off".to_owned(),
+        )),
     }
 }
 

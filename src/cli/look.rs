@@ -4,14 +4,16 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::{Instant, sleep};
 
+use super::bar::Unwaited;
 use super::ending::{Stop, say};
 use super::output::tell;
 use super::table::shown;
 use crate::clock::SystemClock;
 use crate::config::StoreLocation;
+use crate::stdio;
 use crate::store::inspect::Inspect;
 use crate::store::{self, OpenOptions, StoreError};
 use crate::telemetry::chain;
@@ -70,7 +72,11 @@ impl Progress {
 
     /// A bar, or nothing.
     pub(super) fn bar(total: u64, what: &'static str) -> Self {
-        let bar = if io::stderr().is_terminal() { ProgressBar::new(total) } else { ProgressBar::hidden() };
+        let bar = if io::stderr().is_terminal() {
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::term_like(Box::new(Unwaited::default())))
+        } else {
+            ProgressBar::hidden()
+        };
         bar.set_length(total);
         let style = ProgressStyle::with_template("{wide_bar} {percent}% {human_pos} {msg}, {per_sec}, {eta} left");
         bar.set_style(style.expect("the template is sound"));
@@ -99,10 +105,23 @@ impl Progress {
     /// Prints a line to stdout, past the bar. The line may hold text from elsewhere, so its control characters are
     /// escaped.
     pub(super) fn print(&self, line: &str) -> io::Result<()> {
-        self.bar.suspend(|| tell(&format!("{}\n", shown(line))))
+        let drawn = || {
+            if !self.bar.is_hidden() {
+                stdio::err().flush();
+            }
+        };
+        drawn();
+        self.bar.suspend(|| {
+            drawn();
+            tell(&format!("{}\n", shown(line)))
+        })
     }
 
     pub(super) fn end(&self) {
+        if !self.bar.is_hidden() {
+            // A picture that is under way would leave out the one that clears it.
+            stdio::err().flush();
+        }
         self.bar.finish_and_clear();
     }
 }

@@ -1,8 +1,10 @@
 //! The output of a command: a table for people, or JSON for programs.
 
-use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::mem;
 
 use clap::{Args, ValueEnum};
+use tokio::task::spawn_blocking;
 
 use super::table::{Column, Table};
 use runledger_proto::json::{self, Named};
@@ -49,8 +51,7 @@ impl RunFormat {
 
 /// Prints a text at once, for a command whose exit code says the same: it matters to nobody that nobody reads on.
 pub(super) fn tell(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match write(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         told => told,
     }
@@ -74,22 +75,35 @@ pub(super) fn terminal() -> Option<(usize, usize)> {
 
 const PAIR: &[Column] = &[Column::whole(""), Column::whole("")];
 
+/// Bytes that are gathered before they are written.
+const GATHERED_BYTES_MAX: usize = 64 << 10;
+
 /// Standard output. Written in large pieces, so it must be flushed.
 #[derive(Debug)]
 pub(super) struct Out {
-    stdout: BufWriter<Stdout>,
+    gathered: Vec<u8>,
+    /// Whether nothing is written before the caller asks for it.
+    waits: bool,
     /// Of the terminal, when it is one.
     pub(super) width: Option<usize>,
 }
 
 impl Out {
     pub(super) fn new() -> Self {
-        Self { stdout: BufWriter::with_capacity(64 << 10, io::stdout()), width: terminal().map(|(width, _)| width) }
+        Self { gathered: Vec::new(), waits: false, width: terminal().map(|(width, _)| width) }
+    }
+
+    /// An output that is written by [`written`](Self::written) alone.
+    pub(super) fn patient() -> Self {
+        let mut out = Self::new();
+        out.waits = true;
+        out
     }
 
     pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
-        self.stdout.write_all(line.as_bytes())?;
-        self.stdout.write_all(b"\n")
+        self.gathered.extend_from_slice(line.as_bytes());
+        self.gathered.push(b'\n');
+        if self.is_full() && !self.waits { self.flush() } else { Ok(()) }
     }
 
     pub(super) fn json<M: Named>(&mut self, message: &M) -> io::Result<()> {
@@ -113,7 +127,34 @@ impl Out {
         Ok(())
     }
 
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.stdout.flush()
+    /// Whether it is time to write.
+    pub(super) fn is_full(&self) -> bool {
+        self.gathered.len() >= GATHERED_BYTES_MAX
     }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        write(&mem::take(&mut self.gathered))
+    }
+
+    /// Writes what was gathered, on a thread of its own: the reader may let it wait for longer than the caller does.
+    pub(super) async fn written(&mut self) -> io::Result<()> {
+        let gathered = mem::take(&mut self.gathered);
+        if gathered.is_empty() { Ok(()) } else { spawn_blocking(move || write(&gathered)).await? }
+    }
+}
+
+impl Drop for Out {
+    /// What came before an error is shown.
+    fn drop(&mut self) {
+        let _closed = self.flush();
+    }
+}
+
+fn write(text: &[u8]) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text)?;
+    stdout.flush()
 }

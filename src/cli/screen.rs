@@ -1,6 +1,6 @@
 //! The terminal of a live table: taken over whole, drawn again in place, and given back however the command ends.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::ending::Stop;
 use super::live::Board;
 use super::output::terminal;
 use crate::clock::{Clock as _, SystemClock};
+use crate::stdio;
 use runledger_client::Failure;
 use runledger_client::News;
 use runledger_proto::v1::WatchRunsResponse;
@@ -40,7 +41,7 @@ pub(super) async fn show(
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut ticks = interval(DRAW_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut screen = Screen::enter()?;
+    let mut screen = Screen::enter();
     let mut news = pin!(news);
     let mut idle = TICKS_IDLE;
     loop {
@@ -76,28 +77,29 @@ struct Screen {
 }
 
 impl Screen {
-    fn enter() -> io::Result<Self> {
-        write(ENTER)?;
-        Ok(Self { picture: Vec::new() })
+    fn enter() -> Self {
+        stdio::out().say(ENTER);
+        Self { picture: Vec::new() }
     }
 
     fn draw(&mut self, board: &Board) -> io::Result<()> {
         let Some(size) = terminal() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+        // A terminal that was stopped shows the picture of the time when it goes on, and none of those in between.
+        if !stdio::out().is_written() {
+            return Ok(());
+        }
         self.picture = board.picture(size, SystemClock.now());
         let mut lines = self.picture.clone();
         lines.resize(size.1.max(lines.len()), String::new());
-        write(&format!("{BEGIN}{CLEAR}{}{END}", lines.join(&format!("\r\n{CLEAR}"))))
+        stdio::out().say(&format!("{BEGIN}{CLEAR}{}{END}", lines.join(&format!("\r\n{CLEAR}"))));
+        Ok(())
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        let _gone = write(&format!("{LEAVE}{}\r\n", self.picture.join("\r\n")));
+        stdio::out().say(&format!("{LEAVE}{}\r\n", self.picture.join("\r\n")));
+        // What is said of the end comes after the screen was given back.
+        stdio::out().flush();
     }
-}
-
-fn write(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }

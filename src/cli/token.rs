@@ -24,6 +24,7 @@ use crate::auth::token::{NewToken, TokenHash};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 use crate::private::{self, Rights};
+use crate::stdio;
 use crate::text::duration;
 
 macro_rules! exit_codes {
@@ -190,7 +191,7 @@ fn new(args: NewArgs) -> Result<(), Stop> {
     access_file::read(&entry).map_err(|faults| Stop::Usage(faults.join("; ")))?;
     let Some(path) = &access_file else {
         give(&token, output.as_deref(), || Ok(()))?;
-        eprint!("# The entry for the access file:\n{entry}");
+        stdio::err().say(&format!("# The entry for the access file:\n{entry}"));
         return Ok(());
     };
     if output.as_ref().is_some_and(|output| is_one_file(output, path)) {
@@ -203,7 +204,7 @@ fn new(args: NewArgs) -> Result<(), Stop> {
         change.undo().map_err(|undone| Stop::Undone(format!("{error}; and the token's entry stays: {undone}")))?;
     }
     given?;
-    eprintln!("runledger: added `{name}` to {}: servers take the token within seconds", path.display());
+    say(&format!("added `{name}` to {}: servers take the token within seconds", path.display()));
     Ok(())
 }
 
@@ -285,7 +286,7 @@ fn revoke(args: &RevokeArgs) -> Result<(), Stop> {
         ))
     })?;
     change.write(&after).map_err(Stop::Undone)?;
-    eprintln!("runledger: took `{}` out of {path}: servers refuse the token within seconds", known.identity.subject);
+    say(&format!("took `{}` out of {path}: servers refuse the token within seconds", known.identity.subject));
     Ok(())
 }
 

@@ -158,7 +158,7 @@ pub(super) async fn printed<F: Named>(
     (columns, row): (&'static [Column], Row),
     happening: impl for<'a> Fn(&'a F) -> Option<Happening<'a>>,
 ) -> Result<(), Stop> {
-    let mut out = Out::new();
+    let mut out = Out::patient();
     let by_default = if out.width.is_some() { Output::Table } else { Output::Json };
     let mut table = Table::new(columns, out.width);
     let mut first = true;
@@ -169,9 +169,12 @@ pub(super) async fn printed<F: Named>(
         let next = if let Some(next) = news.next().now_or_never() {
             next
         } else {
-            out.flush()?;
+            out.written().await?;
             news.next().await
         };
+        if out.is_full() {
+            out.written().await?;
+        }
         // A stream that always has more does not keep `--for` from its turn.
         consume_budget().await;
         match next {
@@ -201,10 +204,10 @@ pub(super) async fn printed<F: Named>(
                 say("runs were purged before they were shown, and the watch begins again");
             }
             Some(Err(failure)) => {
-                out.flush()?;
+                out.written().await?;
                 return Err(failure.into());
             }
-            None => return Ok(out.flush()?),
+            None => return Ok(out.written().await?),
         }
     }
 }

@@ -291,8 +291,9 @@ fn callers() -> Vec<Panel> {
                     format!("{} / {}", gauge(&metrics::PROCESS_FILES), gauge(&metrics::PROCESS_FILES_MAX)),
                     "{{instance}} files, of those it may open",
                 ),
+                (rate_by(&metrics::LINES_LOST, "", "stream"), "lines lost, of {{stream}}"),
             ],
-            "Processors in use, and the share of files that are open.",
+            "Processors in use, the share of files that are open, and lines that nobody took.",
         ),
     ]
 }

@@ -1,7 +1,7 @@
 //! The log lines of the process.
 
 use std::error::Error;
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,9 @@ use tracing_subscriber::filter::{FilterExt as _, filter_fn};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Registry, reload};
+
+use crate::clock::{Clock as _, SystemClock};
+use crate::stdio;
 
 /// Crates that would log callers' data (parameters of statements, frames, headers) above these levels. No filter lets
 /// them. The crates of HTTP/2 warn of each frame that a peer should not have sent: a flood of frames would become a
@@ -43,11 +46,18 @@ pub fn log(format: LogFormat, filter: &str) -> Result<(), Box<dyn Error + Send +
     let (filter, handle) = reload::Layer::new(EnvFilter::try_new(filter)?);
     let _already = FILTER.set(handle);
     let filter = filter.and(filter_fn(may_be_said));
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let stderr = stdio::err();
+    let is_coloured = io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| stdio::err().writer()).with_ansi(is_coloured);
     let lines = match format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => {
+            stderr.tells_losses_by(lost_as_text);
+            lines.boxed()
+        }
+        LogFormat::Json => {
+            stderr.tells_losses_by(lost_as_json);
+            lines.json().flatten_event(true).boxed()
+        }
     };
     tracing_subscriber::registry().with(lines.with_filter(filter)).try_init()?;
     Ok(())
@@ -71,6 +81,20 @@ pub fn set_filter(filter: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
 pub fn filter(text: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
     EnvFilter::try_new(text)?;
     Ok(text.to_owned())
+}
+
+/// The sentence of a line in whose place others were lost. It has the form of the log, and no filter keeps it back.
+const LOST: &str = "lines of the log were lost here: nobody took them";
+
+fn lost_as_text(lines: u64) -> String {
+    format!("{}  WARN {}: {LOST} lines={lines}\n", SystemClock.now(), module_path!())
+}
+
+fn lost_as_json(lines: u64) -> String {
+    let at = SystemClock.now();
+    let target = module_path!();
+    let said = format!("\"level\":\"WARN\",\"message\":\"{LOST}\",\"lines\":{lines},\"target\":\"{target}\"");
+    format!("{{\"timestamp\":\"{at}\",{said}}}\n")
 }
 
 fn may_be_said(line: &Metadata<'_>) -> bool {
@@ -99,6 +123,13 @@ impl LogThrottle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_that_were_lost_are_told_in_the_form_of_the_log() {
+        let told: serde_json::Value = serde_json::from_str(&lost_as_json(7)).unwrap();
+        assert_eq!((&told["lines"], &told["level"]), (&7.into(), &"WARN".into()));
+        assert!(lost_as_text(7).ends_with("nobody took them lines=7\n"));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_line_that_is_said_seldom_says_how_often_it_was_not() {

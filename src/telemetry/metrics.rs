@@ -153,6 +153,8 @@ metrics! {
     /// Reads of files that had changed, and of issuers' keys: by what was read, and what came of it.
     RELOADS: Kind::Counter, "runledger.reloads", "{reload}", ["kind", "outcome"];
 
+    /// Lines of the log, or of standard output, that were lost since nobody took them.
+    LINES_LOST: Kind::Counter, "runledger.log.lines_lost", "{line}", ["stream"];
     /// Bytes of memory that a part of the process takes.
     MEMORY_PART: Kind::Gauge, "runledger.memory.part", "By", ["part"];
     /// Bytes of memory that the process may take; 0 where nobody knows.

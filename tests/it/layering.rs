@@ -15,7 +15,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("text", &["domain"]),
     ("declaration", &["domain", "text"]),
     ("clock", &["domain"]),
-    ("telemetry", &["clock", "domain"]),
+    ("stdio", &[]),
+    ("telemetry", &["clock", "domain", "stdio"]),
     ("supervise", &["telemetry"]),
     ("share", &[]),
     ("memory", &[]),
@@ -90,6 +91,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "reads",
             "retention",
             "share",
+            "stdio",
             "store",
             "supervise",
             "telemetry",
@@ -114,6 +116,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "memory",
             "private",
             "retention",
+            "stdio",
             "store",
             "supervise",
             "telemetry",
@@ -121,7 +124,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("main", &["app", "cli"]),
+    ("main", &["app", "cli", "stdio"]),
 ];
 
 /// Modules inside others that only their neighbours may name, and these neighbours.

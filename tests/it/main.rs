@@ -17,6 +17,7 @@ mod identity;
 mod inspect;
 mod layering;
 mod namespaces;
+mod outputs;
 mod postgres;
 mod process;
 mod reads;

@@ -33,6 +33,7 @@ mod restored;
 pub(crate) mod server;
 mod sharing;
 mod snapshots;
+mod stalled;
 mod startup;
 mod stores;
 mod suspended;
