@@ -231,11 +231,10 @@ fn unusable_files(config: &ServeConfig) -> Vec<String> {
         }
         Ok(Identity::Believed) | Err(_) => None,
     };
-    let collector = config.telemetry.collector().map(|collector| collector.map(|collector| collector.check()));
-    let collector = match collector {
-        Ok(checked) => checked.map(|checked| checked.map_err(|error| chain(&error))),
-        Err(error) => Some(Err(error)),
-    };
+    let collectors = config.telemetry.collectors();
+    // What the environment has for all programs keeps no server from starting.
+    let named = collectors.metrics.or(collectors.traces).filter(|collector| !collector.is_ambient);
+    let collector = named.map(|collector| collector.check().map_err(|error| chain(&error)));
     let tls = tls.map(|tls| tls.map_err(|error| chain(&error)));
     [tls, access, collector].into_iter().flatten().filter_map(Result::err).collect()
 }

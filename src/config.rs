@@ -1,6 +1,8 @@
 //! The process's settings: flags, then `RUNLEDGER_*`, then defaults. No other module reads the environment.
 
+pub mod ambient;
 pub mod file;
+mod otel;
 pub mod shown;
 mod telemetry;
 mod tls;
@@ -20,7 +22,7 @@ use clap::builder::{BoolishValueParser, Resettable};
 use clap::{ArgAction, Args, Command, ValueEnum};
 use runledger_client::{HostPort, Token};
 
-pub use self::telemetry::TelemetryConfig;
+pub use self::telemetry::{Collectors, TelemetryConfig};
 pub use self::tls::TlsConfig;
 use crate::auth::Kinds;
 use crate::store::OpenOptions;

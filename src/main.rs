@@ -1,12 +1,23 @@
 //! The `runledger` binary.
 
+use std::io;
 use std::process::ExitCode;
 
+use runledger::config::ambient;
 use runledger::{cli, stdio};
 use tikv_jemallocator::Jemalloc;
+use tokio::runtime::Runtime;
 
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
+
+/// The stack of each thread, whatever the environment has for others.
+const STACK: usize = 2 * 1024 * 1024;
+
+fn runtime() -> io::Result<Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(ambient::worker_threads()).thread_stack_size(STACK).enable_all().build()
+}
 
 fn main() -> ExitCode {
     stdio::say_panics();
@@ -15,7 +26,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    match runtime() {
         Ok(runtime) => {
             let code = runtime.block_on(cli::run(cli));
             // A task that still runs, such as a statement on a store that hangs, must not hold the process.

@@ -7,6 +7,7 @@ use tokio::net::lookup_host;
 
 use super::ending::Stop;
 use crate::app::reloading::Settings;
+use crate::config::ambient;
 use crate::{app, telemetry};
 
 pub(super) const HELP: &str = "Examples:\n  \
@@ -25,7 +26,7 @@ pub(super) async fn run(settings: Settings) -> Result<(), Stop> {
     let found = lookup_host(config.listen.as_str()).await;
     let addresses: Vec<SocketAddr> = found.with_context(|| format!("cannot resolve {}", config.listen))?.collect();
     config.admit(&addresses).map_err(Stop::Usage)?;
-    telemetry::log(config.telemetry.log_format, &config.telemetry.log)
+    telemetry::log(config.telemetry.log_format, &config.telemetry.log, ambient::wants_no_colour())
         .map_err(|error| Stop::Undone(format!("cannot log: {error}")))?;
     Ok(app::serve(settings, location, &addresses).await?)
 }

@@ -6,12 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use http::Uri;
 
+use super::otel::{Signal, endpoint, shared};
 use crate::telemetry::otlp::Collector;
 use crate::telemetry::{self, LogFormat};
 use crate::text::{duration_within, share};
-
-/// OpenTelemetry's own variable for the collector.
-const SHARED_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 /// See the module.
 #[derive(Args, Clone, Debug)]
@@ -50,38 +48,66 @@ pub struct TelemetryConfig {
     pub trace_sample_ratio: f64,
 }
 
+/// Where the process sends what it tells.
+#[derive(Clone, Debug, Default)]
+pub struct Collectors {
+    /// The collector of metrics, where there is one.
+    pub metrics: Option<Collector>,
+    /// That of spans.
+    pub traces: Option<Collector>,
+    /// What of the environment could not be followed.
+    pub warnings: Vec<String>,
+}
+
 impl TelemetryConfig {
-    /// The collector, where there is one.
-    ///
-    /// # Errors
-    ///
-    /// The variable of OpenTelemetry has a value that is no URL.
-    pub fn collector(&self) -> Result<Option<Collector>, String> {
-        let endpoint = match (&self.otlp_endpoint, shared_endpoint()) {
-            (Some(told), _) => Some(told.clone()),
-            (None, None) => None,
-            (None, Some(shared)) => Some(endpoint(&shared).map_err(|error| format!("{SHARED_ENDPOINT}: {error}"))?),
+    /// The collectors, by the flags and, beneath them, by OpenTelemetry's own variables.
+    #[must_use]
+    pub fn collectors(&self) -> Collectors {
+        let of = |signal| {
+            let shared = shared(signal, text_of);
+            let is_named = self.otlp_endpoint.is_some();
+            let endpoint = self.otlp_endpoint.clone().or(shared.endpoint).filter(|_| !shared.is_off);
+            let collector = endpoint.map(|endpoint| Collector {
+                endpoint,
+                is_ambient: !is_named,
+                ca_file: self.otlp_ca.clone().or(shared.ca_file),
+                headers_file: self.otlp_headers_file.clone(),
+                interval: self.otlp_interval,
+                timeout: shared.timeout,
+            });
+            let mut warnings = shared.warnings;
+            if is_named && shared.is_off {
+                let what = match signal {
+                    Signal::Metrics => "OTEL_SDK_DISABLED or OTEL_METRICS_EXPORTER switches metrics off",
+                    Signal::Traces => "OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER switches traces off",
+                };
+                warnings.push(format!("{what}: none are sent to --otlp-endpoint"));
+            }
+            (collector, warnings)
         };
-        Ok(endpoint.map(|endpoint| Collector {
-            endpoint,
-            ca_file: self.otlp_ca.clone(),
-            headers_file: self.otlp_headers_file.clone(),
-            interval: self.otlp_interval,
-        }))
+        let ((metrics, mut warnings), (traces, of_traces)) = (of(Signal::Metrics), of(Signal::Traces));
+        for warning in of_traces {
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+        Collectors { metrics, traces, warnings }
     }
 }
 
-/// The collector that the environment names for every program that tells of itself so.
+/// The collector that the environment names for every program that tells of itself so, where it is followed.
 pub(super) fn shared_endpoint() -> Option<String> {
-    super::variable(SHARED_ENDPOINT).map(|value| value.to_string_lossy().into_owned())
+    let of = |signal| {
+        let shared = shared(signal, text_of);
+        shared.endpoint.filter(|_| !shared.is_off)
+    };
+    of(Signal::Metrics)
+        .or_else(|| of(Signal::Traces))
+        .map(|endpoint| endpoint.to_string().trim_end_matches('/').to_owned())
 }
 
-fn endpoint(text: &str) -> Result<Uri, &'static str> {
-    let expected = "expected http://HOST:PORT or https://HOST:PORT";
-    let uri: Uri = text.parse().map_err(|_| expected)?;
-    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
-    let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
-    if is_http && !has_user && uri.host().is_some_and(|host| !host.is_empty()) { Ok(uri) } else { Err(expected) }
+fn text_of(name: &str) -> Option<String> {
+    super::variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

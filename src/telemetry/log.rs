@@ -37,17 +37,17 @@ pub enum LogFormat {
     Json,
 }
 
-/// Logs to stderr from now on. `filter` is a list of `target=level`, such as `runledger=debug,warn`.
+/// Logs to stderr from now on, in colours on a terminal unless it `is_plain`. `filter` is a list of `target=level`, such as `runledger=debug,warn`.
 ///
 /// # Errors
 ///
 /// The filter cannot be read.
-pub fn log(format: LogFormat, filter: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+pub fn log(format: LogFormat, filter: &str, is_plain: bool) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (filter, handle) = reload::Layer::new(EnvFilter::try_new(filter)?);
     let _already = FILTER.set(handle);
     let filter = filter.and(filter_fn(may_be_said));
     let stderr = stdio::err();
-    let is_coloured = io::stderr().is_terminal();
+    let is_coloured = !is_plain && io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(|| stdio::err().writer()).with_ansi(is_coloured);
     let lines = match format {
         LogFormat::Text => {

@@ -14,6 +14,9 @@ use super::instruments::Instruments;
 use super::otlp::Collector;
 use crate::clock::draw_id;
 
+/// The attribute that names the program.
+const SERVICE_NAME: &str = "service.name";
+
 /// The attribute by which a collector tells replicas apart.
 const INSTANCE_ID: &str = "service.instance.id";
 
@@ -88,11 +91,18 @@ impl Exposition {
 /// What is the same in all that the process tells.
 pub(super) fn resource() -> Resource {
     static INSTANCE: LazyLock<String> = LazyLock::new(|| draw_id().to_string());
-    let service = Resource::builder()
-        .with_service_name("runledger")
-        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
+    let ambient = Resource::builder().build();
+    let of_ambient = |key| ambient.get(&Key::from_static_str(key));
+    // What the SDK makes up where neither OTEL_SERVICE_NAME nor OTEL_RESOURCE_ATTRIBUTES has a name.
+    let is_made_up = |name: &opentelemetry::Value| name.to_string().starts_with("unknown_service");
+    let service = Resource::builder();
+    let service = match of_ambient(SERVICE_NAME) {
+        Some(name) if !is_made_up(&name) => service,
+        Some(_) | None => service.with_service_name("runledger"),
+    };
+    let service = service.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
     // Two replicas of one name would be one to a collector, unless the environment names them.
-    let is_named = Resource::builder().build().get(&Key::from_static_str(INSTANCE_ID)).is_some();
+    let is_named = of_ambient(INSTANCE_ID).is_some();
     let service =
         if is_named { service } else { service.with_attribute(KeyValue::new(INSTANCE_ID, INSTANCE.as_str())) };
     service.build()

@@ -19,20 +19,21 @@ use tonic::transport::{Certificate, ClientTlsConfig};
 
 use super::LogThrottle;
 
-/// The longest time of one export.
-const EXPORT_MAX: Duration = Duration::from_secs(5);
-
 /// The place of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
     /// Its URL: `http://HOST:PORT` or `https://HOST:PORT`.
     pub endpoint: Uri,
+    /// Whether the environment names it, and no setting of ours: then it stops nothing.
+    pub is_ambient: bool,
     /// The CAs that it is proven by; none: the system's.
     pub ca_file: Option<PathBuf>,
     /// Headers to send, a line each (`NAME: VALUE`); credentials among them, so they stand in a file.
     pub headers_file: Option<PathBuf>,
     /// The time from one export of metrics to the next.
     pub interval: Duration,
+    /// The longest time of one export.
+    pub timeout: Duration,
 }
 
 /// The reason for which nothing can be sent to a collector.
@@ -109,7 +110,7 @@ impl Collector {
     /// What sends metrics. Must be called within the runtime, which carries the connection.
     pub(super) fn metrics(&self) -> Result<Told<MetricExporter>, NoCollector> {
         let (tls, headers, endpoint) = self.checked()?;
-        let exporter = MetricExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_MAX);
+        let exporter = MetricExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(self.timeout);
         let exporter = exporter.with_metadata(headers).with_temporality(Temporality::Cumulative);
         let exporter = match tls {
             Some(tls) => exporter.with_tls_config(tls),
@@ -121,7 +122,7 @@ impl Collector {
     /// What sends spans. Must be called within the runtime.
     pub(super) fn spans(&self) -> Result<Told<SpanExporter>, NoCollector> {
         let (tls, headers, endpoint) = self.checked()?;
-        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_MAX);
+        let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(self.timeout);
         let exporter = exporter.with_metadata(headers);
         let exporter = match tls {
             Some(tls) => exporter.with_tls_config(tls),

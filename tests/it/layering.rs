@@ -124,7 +124,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("main", &["app", "cli", "stdio"]),
+    ("main", &["app", "cli", "config", "stdio"]),
 ];
 
 /// Modules inside others that only their neighbours may name, and these neighbours.

@@ -36,6 +36,7 @@ mod snapshots;
 mod stalled;
 mod startup;
 mod stores;
+mod surroundings;
 mod suspended;
 mod unfit;
 mod unreceived;
