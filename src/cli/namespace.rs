@@ -1,6 +1,6 @@
 //! `runledger namespace`: namespaces made, shown, changed and deleted.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::retention::flags::RetentionFlags;
 use super::table::{Column, Table};
 use super::time::time;
 use super::view::{self, Times, moment};
+use crate::stdio;
 use crate::text::{MaybeEmpty, bytes, count, without_mark};
 use runledger_proto::{Timestamp, v1};
 
@@ -315,7 +316,8 @@ fn is_meant() -> Result<bool, Stop> {
         return Ok(false);
     }
     let mut answer = String::new();
-    let _closed = io::stderr().write_all(b"runledger: is it meant? [y/N] ");
+    stdio::err().say("runledger: is it meant? [y/N] ");
+    stdio::err().flush();
     io::stdin().read_line(&mut answer)?;
     Ok(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
 }

@@ -13,6 +13,8 @@ const MAY: &[(&str, &str)] = &[
     ("src/telemetry/log.rs", "it asks whether there is a terminal"),
     ("src/cli.rs", "help and mistakes of the command line: no signal is caught yet"),
     ("src/cli/bar.rs", "it asks how wide the terminal is"),
+    ("src/cli/namespace.rs", "it asks whether there is a terminal"),
+    ("src/cli/token.rs", "it asks who may read what is printed"),
     ("src/cli/look.rs", "it asks whether there is a terminal"),
     ("src/cli/output.rs", "data that must not be dropped; what can be told to stop writes on a thread of its own"),
     ("src/cli/completions.rs", "data, at once; no signal is caught"),
