@@ -20,14 +20,22 @@ const TIDY_MIN: usize = 64;
 /// time comes to as much.
 const MUCH_USE_SECONDS: f64 = 0.15;
 
-/// Callers whose use is remembered, at most: above, those are forgotten that used the least.
+/// Callers whose use is remembered, at most: above, newcomers are forgotten, and then those that used the least.
 const CALLERS_MAX: usize = 1_024;
+
+/// The time for which a caller that was not proven is a newcomer, from its first turn on. What it uses counts for all
+/// newcomers together: a new connection costs nothing, so that its having used nothing says nothing of its caller.
+const NEW_FOR: Duration = Duration::from_secs(4);
 
 /// Turns, of which each caller has half at once at most, short ones and long ones each.
 ///
-/// Of the callers that wait, the one is next whose namespace has used the least time of late; of one namespace, the
-/// proven identity that has; and then the connection and the agent. So a caller that asks rarely waits for turns that
-/// were begun and for no queue, however many others ask all the time.
+/// Of the callers that wait, the one is next that has used the least time of late: of its namespace and of the caller
+/// itself, whichever has used more, since a caller may have many namespaces. Of one namespace, the proven identity is next
+/// that has; and then the connection and the agent. So a caller that asks rarely waits for turns that were begun and for
+/// no queue, however many others ask all the time.
+///
+/// Newcomers have one account: each comes after whoever has used less than all of them together, and among themselves
+/// they come in the order of their arrival. A connection by which a known agent is named is none.
 ///
 /// Of several turns, one is kept for what is short: long turns, and those of callers that have used much of late, are
 /// together all but one of them.
@@ -48,6 +56,7 @@ struct State {
     /// The number of calls that have waited.
     arrivals: u64,
     users: HashMap<Party, Usage>,
+    newcomers: Seconds,
 }
 
 /// How long a turn may be.
@@ -100,14 +109,35 @@ struct Next {
     call: oneshot::Sender<Turn>,
 }
 
+/// Seconds of turns, of which half is forgotten in each [`HALF_LIFE`] up to `at`.
+#[derive(Clone, Copy, Debug)]
+struct Seconds {
+    seconds: f64,
+    at: Instant,
+}
+
+impl Seconds {
+    fn none(at: Instant) -> Self {
+        Self { seconds: 0.0, at }
+    }
+
+    fn now(&self, now: Instant) -> f64 {
+        self.seconds * (-(now - self.at).as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
+    }
+
+    fn add(&mut self, time: Duration, now: Instant) {
+        *self = Self { seconds: self.now(now) + time.as_secs_f64(), at: now };
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Usage {
+    /// The beginning of the first turn that is remembered.
+    since: Instant,
     /// Turns that are under way.
     short: usize,
     long: usize,
-    /// Seconds of turns, of which half is forgotten in each [`HALF_LIFE`] up to `at`.
-    seconds: f64,
-    at: Instant,
+    seconds: Seconds,
 }
 
 impl Usage {
@@ -125,8 +155,12 @@ impl Usage {
         }
     }
 
-    fn seconds(&self, now: Instant) -> f64 {
-        self.seconds * (-(now - self.at).as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
+    fn is_under_way(&self) -> bool {
+        self.short + self.long > 0
+    }
+
+    fn is_new(&self, now: Instant) -> bool {
+        now - self.since < NEW_FOR
     }
 }
 
@@ -134,7 +168,14 @@ impl Turns {
     /// So many turns at once.
     #[must_use]
     pub fn new(turns: usize) -> Arc<Self> {
-        let state = State { free: turns, long: 0, waiting: HashMap::new(), arrivals: 0, users: HashMap::new() };
+        let state = State {
+            free: turns,
+            long: 0,
+            waiting: HashMap::new(),
+            arrivals: 0,
+            users: HashMap::new(),
+            newcomers: Seconds::none(Instant::now()),
+        };
         let (own_max, long_max) = (turns.div_ceil(2), turns.saturating_sub(1).max(1));
         Arc::new(Self { own_max, long_max, state: Mutex::new(state) })
     }
@@ -202,8 +243,9 @@ impl Turns {
         Next { caller, length, call }: Next,
         now: Instant,
     ) -> (oneshot::Sender<Turn>, Turn) {
+        let is_new = state.is_new(caller, now);
         state.begin(caller, length, now);
-        (call, Turn { turns: self.clone(), caller, length, since: now })
+        (call, Turn { turns: self.clone(), caller, length, is_new, since: now })
     }
 
     /// Gives free turns to calls that wait.
@@ -260,13 +302,21 @@ impl State {
 
     fn used(&self, caller: CallerKey, now: Instant) -> Used {
         let seconds = |party: Option<Party>| {
-            party.and_then(|party| self.users.get(&party)).map_or(0.0, |usage| usage.seconds(now))
+            party.and_then(|party| self.users.get(&party)).map_or(0.0, |usage| usage.seconds.now(now))
         };
         Used {
             namespace: seconds(Some(caller.namespace())),
-            identity: seconds(caller.subject.map(Party::Subject)),
+            identity: caller.subject.map(|subject| seconds(Some(Party::Subject(subject)))),
             name: seconds(Some(caller.connection())).max(seconds(caller.agent())),
+            newcomers: if self.is_new(caller, now) { self.newcomers.now(now) } else { 0.0 },
         }
+    }
+
+    /// Whether nothing is known of a caller: it was not proven, and both its connection and its agent are new. The
+    /// authority itself is known.
+    fn is_new(&self, caller: CallerKey, now: Instant) -> bool {
+        let is_known = |party: Party| self.users.get(&party).is_some_and(|usage| !usage.is_new(now));
+        caller.subject.is_none() && caller != CallerKey::AUTHORITY && !caller.parties().any(is_known)
     }
 
     /// Whether a caller that has used so much may have a turn of those that are free, and as which it counts.
@@ -292,28 +342,42 @@ impl State {
         self.free -= 1;
         self.long += usize::from(length == Length::Long);
         for party in users_of(caller) {
-            let usage = self.users.entry(party).or_insert(Usage { short: 0, long: 0, seconds: 0.0, at: now });
+            let new = || Usage { since: now, short: 0, long: 0, seconds: Seconds::none(now) };
+            let usage = self.users.entry(party).or_insert_with(new);
             *usage.turns_mut(length) += 1;
         }
     }
 
-    fn end(&mut self, &Turn { caller, length, since, .. }: &Turn) {
+    fn end(&mut self, &Turn { caller, length, is_new, since, .. }: &Turn) {
         self.free += 1;
         self.long -= usize::from(length == Length::Long);
         let now = Instant::now();
         for party in users_of(caller) {
             if let Some(usage) = self.users.get_mut(&party) {
-                usage.seconds = usage.seconds(now) + (now - since).as_secs_f64();
-                usage.at = now;
+                usage.seconds.add(now - since, now);
                 *usage.turns_mut(length) -= 1;
             }
         }
-        if self.users.len() > CALLERS_MAX {
-            let mut least: Vec<f64> = self.users.values().map(|usage| usage.seconds(now)).collect();
-            let (_, median, _) = least.select_nth_unstable_by(CALLERS_MAX / 2, f64::total_cmp);
-            let median = *median;
-            self.users.retain(|_, usage| usage.short + usage.long > 0 || usage.seconds(now) > median);
+        if is_new {
+            self.newcomers.add(now - since, now);
         }
+        self.tidy(now);
+    }
+
+    /// Forgets callers, where there are too many. Who is forgotten is a newcomer the next time.
+    fn tidy(&mut self, now: Instant) {
+        if self.users.len() <= CALLERS_MAX {
+            return;
+        }
+        let is_anonymous = |party: &Party| matches!(party, Party::Connection(_) | Party::Agent(_));
+        self.users.retain(|party, usage| usage.is_under_way() || !is_anonymous(party) || !usage.is_new(now));
+        if self.users.len() <= CALLERS_MAX {
+            return;
+        }
+        let mut least: Vec<f64> = self.users.values().map(|usage| usage.seconds.now(now)).collect();
+        let (_, median, _) = least.select_nth_unstable_by(CALLERS_MAX / 2, f64::total_cmp);
+        let median = *median;
+        self.users.retain(|_, usage| usage.is_under_way() || usage.seconds.now(now) > median);
     }
 }
 
@@ -327,23 +391,34 @@ fn users_of(caller: CallerKey) -> impl Iterator<Item = Party> {
 #[derive(Clone, Copy, Debug)]
 struct Used {
     namespace: f64,
-    identity: f64,
+    /// By the identity, where it was proven.
+    identity: Option<f64>,
     /// By the connection or the agent, whichever has used more.
     name: f64,
+    /// By all newcomers, where the caller is one.
+    newcomers: f64,
 }
 
 impl Used {
     /// Who has used less comes first.
     fn compare(&self, other: &Self) -> Ordering {
-        self.namespace
-            .total_cmp(&other.namespace)
-            .then(self.identity.total_cmp(&other.identity))
-            .then(self.name.total_cmp(&other.name))
+        let by_any = |used: &Self| used.namespace.max(used.identity.unwrap_or(used.by_name()));
+        let by_identity = |used: &Self| used.identity.unwrap_or(0.0);
+        by_any(self)
+            .total_cmp(&by_any(other))
+            .then(self.namespace.total_cmp(&other.namespace))
+            .then(by_identity(self).total_cmp(&by_identity(other)))
+            .then(self.by_name().total_cmp(&other.by_name()))
     }
 
-    /// What the caller itself has used.
+    /// What counts for a name, in the order of the turns.
+    fn by_name(&self) -> f64 {
+        self.name.max(self.newcomers)
+    }
+
+    /// What the caller itself has used. The account of newcomers makes nobody's turns long: a short one stays short.
     fn by_caller(&self) -> f64 {
-        self.identity.max(self.name)
+        self.identity.unwrap_or(0.0).max(self.name)
     }
 }
 
@@ -353,6 +428,8 @@ pub struct Turn {
     turns: Arc<Turns>,
     caller: CallerKey,
     length: Length,
+    /// The caller was a newcomer when it began.
+    is_new: bool,
     since: Instant,
 }
 

@@ -25,6 +25,14 @@ fn connection(number: u64) -> CallerKey {
     CallerKey::of(number, None)
 }
 
+/// These have had a turn long ago.
+async fn are_known(turns: &Arc<Turns>, connections: impl Iterator<Item = u64>) {
+    for number in connections {
+        drop(at_once(turns, connection(number)).await);
+    }
+    advance(NEW_FOR).await;
+}
+
 async fn at_once(turns: &Arc<Turns>, caller: CallerKey) -> Turn {
     turns.turn(caller, Duration::ZERO).await.expect("a turn is free")
 }
@@ -102,6 +110,7 @@ async fn an_agent_on_many_connections_is_one_caller() {
 #[tokio::test(start_paused = true)]
 async fn who_has_used_little_of_late_is_next() {
     let turns = Turns::new(1);
+    are_known(&turns, 1..=3).await;
     for _ in 0..10 {
         let turn = at_once(&turns, connection(1)).await;
         advance(Duration::from_millis(100)).await;
@@ -157,5 +166,85 @@ async fn callers_whose_use_is_remembered_are_bounded() {
         advance(Duration::from_millis(1)).await;
         drop(turn);
         assert!(turns.state().users.len() <= CALLERS_MAX + 1);
+    }
+}
+
+/// Takes a turn for a while.
+async fn uses(turns: &Arc<Turns>, caller: CallerKey, time: Duration) {
+    let turn = at_once(turns, caller).await;
+    advance(time).await;
+    drop(turn);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_on_a_new_connection_each_time_comes_after_one_that_is_known_and_has_used_less_than_all_of_them() {
+    let turns = Turns::new(1);
+    are_known(&turns, 1..=1).await;
+    uses(&turns, connection(1), Duration::from_millis(50)).await;
+    for number in 2..10 {
+        uses(&turns, connection(number), Duration::from_millis(20)).await;
+    }
+    let busy = at_once(&turns, connection(10)).await;
+    let mut newcomers: Vec<Asked> = (11..20).map(|number| ask(&turns, connection(number))).collect();
+    let mut known = ask(&turns, connection(1));
+    drop(busy);
+    assert!(newcomers.iter_mut().all(|asked| has_turn(asked).is_none()), "they have used nothing, each by itself");
+    drop(has_turn(&mut known).expect("it came last, and is first"));
+    for newcomer in &mut newcomers {
+        drop(has_turn(newcomer).expect("in the order of their arrival"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_waits_for_those_before_it_and_a_known_agent_on_a_new_connection_is_none() {
+    let turns = Turns::new(1);
+    let agent = |number| CallerKey::of(number, Some(b"agent"));
+    drop(at_once(&turns, agent(1)).await);
+    advance(NEW_FOR).await;
+    // A newcomer that asks again has used more than the next one, and is not behind it for that.
+    uses(&turns, connection(2), Duration::from_millis(100)).await;
+    let busy = at_once(&turns, connection(3)).await;
+    let (mut first, mut second) = (ask(&turns, connection(2)), ask(&turns, connection(4)));
+    let mut known = ask(&turns, agent(5));
+    drop(busy);
+    assert!(has_turn(&mut first).is_none() && has_turn(&mut second).is_none());
+    drop(has_turn(&mut known).expect("the agent has used nothing of late"));
+    assert!(has_turn(&mut second).is_none());
+    drop(has_turn(&mut first).expect("it came before the other"));
+    drop(has_turn(&mut second).expect("it is the last"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_newcomers_have_used_makes_nobodys_short_turn_a_long_one() {
+    let turns = Turns::new(2);
+    for number in 2..10 {
+        uses(&turns, connection(number), Duration::from_secs_f64(MUCH_USE_SECONDS)).await;
+    }
+    let _long = turns.long_turn(connection(10), Duration::ZERO).await.expect("it is the only one");
+    let _short = at_once(&turns, connection(11)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_caller_uses_counts_in_every_namespace_with_and_without_an_identity() {
+    for is_proven in [true, false] {
+        let turns = Turns::new(1);
+        let caller = |number: u64, namespace: &str| {
+            let key = CallerKey::of(number, None).within(namespace);
+            if is_proven { key.proven(&number) } else { key }
+        };
+        for number in 1..=3 {
+            drop(at_once(&turns, caller(number, "other")).await);
+        }
+        advance(NEW_FOR).await;
+        uses(&turns, caller(1, "own"), Duration::from_millis(50)).await;
+        for nth in 0..40 {
+            uses(&turns, caller(2, &format!("namespace-{nth}")), Duration::from_millis(10)).await;
+        }
+        let busy = at_once(&turns, caller(3, "other")).await;
+        let mut many: Vec<Asked> = (40..80).map(|nth| ask(&turns, caller(2, &format!("namespace-{nth}")))).collect();
+        let mut honest = ask(&turns, caller(1, "own"));
+        drop(busy);
+        assert!(many.iter_mut().all(|asked| has_turn(asked).is_none()), "none of these namespaces has used anything");
+        assert!(has_turn(&mut honest).is_some(), "{is_proven}");
     }
 }
