@@ -41,6 +41,7 @@ use crate::domain::{
 use crate::engine::{self, Engine};
 use crate::feed::Feed;
 use crate::share::{CallerKey, Turn, Turns, spread};
+use crate::store::query::Reach;
 use crate::store::{Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;
 
@@ -179,7 +180,8 @@ impl Claims {
             if (is_over || looked.replace(news) != Some(news))
                 && let Some(candidate) = {
                     let gives_up = is_over.then(|| in_hand_until(claim));
-                    let taking = queue.find(runs, (taker, came), gives_up, turn.take(), self.turn(claim));
+                    let taking =
+                        queue.find(runs, (taker, came), gives_up, turn.take(), |reach| self.turn(claim, reach));
                     unless_cut(cut.as_mut(), taking).await?
                 }
             {
@@ -231,7 +233,7 @@ impl Claims {
         if let Some(claimer) = self.queues.enter(&key) {
             return Ok((claimer, None));
         }
-        let turn = self.turn(claim).await?;
+        let turn = self.turn(claim, Reach::Short).await?;
         // Another claimer may have made the queue meanwhile, and reads it.
         if let Some(claimer) = self.queues.enter(&key) {
             return Ok((claimer, None));
@@ -247,10 +249,14 @@ impl Claims {
         Ok((entered.ok_or_else(|| self.overloaded(QUEUE_RETRY))?, Some(turn)))
     }
 
-    /// The claimer's turn to read runs that wait. A claimer that waits for a run waits for its turn as long.
-    async fn turn(&self, claim: &Claim) -> Result<Turn, Failure> {
+    /// The claimer's turn to read a page of runs that wait. A claimer that waits for a run waits for its turn as long.
+    async fn turn(&self, claim: &Claim, reach: Reach) -> Result<Turn, Failure> {
         let wait = claim.wait_until.saturating_duration_since(Instant::now()).max(TURN_WAIT_MAX);
-        self.turns.turn(claim.caller, wait).await.map_err(|waited| self.overloaded(waited.min(TURN_WAIT_MAX)))
+        let turn = match reach {
+            Reach::Short => self.turns.turn(claim.caller, wait).await,
+            Reach::Long => self.turns.long_turn(claim.caller, wait).await,
+        };
+        turn.map_err(|waited| self.overloaded(waited.min(TURN_WAIT_MAX)))
     }
 
     fn overloaded(&self, wait: Duration) -> Failure {

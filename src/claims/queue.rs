@@ -15,7 +15,7 @@ use super::{Failure, Limits, held};
 use crate::domain::{Filter, LabelValue, Namespace, Priority, RunId, Take};
 use crate::feed::hub::Told;
 use crate::share::Turn;
-use crate::store::query::{self, ClaimPage, ClaimPlace, Place, READY_RUNS_MAX, ReadyOf, RunPage, RunQuery};
+use crate::store::query::{self, ClaimPage, ClaimPlace, Place, READY_RUNS_MAX, Reach, ReadyOf, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Runs, StoreError, attached};
 
 /// The time that a claimer waits until the feed has told of everything.
@@ -82,13 +82,13 @@ impl Queue {
     /// Pages are no snapshot: a run that is given another priority while they are read may stand in none of them. The feed
     /// tells of that where it began before. So it is waited for before the first reading, and once more after each reading
     /// in vain. At last, what others have in their hands is waited for: their claims may end with nothing.
-    pub(super) async fn find(
+    pub(super) async fn find<F: Future<Output = Result<Turn, Failure>>>(
         &self,
         runs: &dyn Runs,
         (taker, came): (Taker<'_>, Instant),
         gives_up: Option<Instant>,
         brought: Option<Turn>,
-        turn: impl Future<Output = Result<Turn, Failure>>,
+        turn: impl Fn(Reach) -> F,
     ) -> Result<Option<Candidate<'_>>, Failure> {
         if brought.is_some() && gives_up.is_some() {
             self.is_followed().await;
@@ -126,82 +126,82 @@ impl Queue {
     /// part, the claimer sees the ends of runs whose values are kept, and one whole reading answers all claimers that
     /// came before it began.
     ///
-    /// The claimer reads in its turn, which it takes before the right to read: who has that right waits for nobody. Who
-    /// brings a turn does not wait to be told.
-    async fn take(
+    /// The claimer reads a page in each of its turns, the first one briefly: of those who read whole queues, each page is
+    /// counted, and others come in between. It takes the turn before the right to read: who has that right waits for
+    /// nobody. Who brings a turn does not wait to be told.
+    async fn take<F: Future<Output = Result<Turn, Failure>>>(
         &self,
         runs: &dyn Runs,
         (taker, came): (Taker<'_>, Instant),
         gives_up: bool,
-        brought: Option<Turn>,
-        turn: impl Future<Output = Result<Turn, Failure>>,
+        mut brought: Option<Turn>,
+        turn: impl Fn(Reach) -> F,
     ) -> Result<Option<Candidate<'_>>, Failure> {
         if let Some(candidate) = self.known(taker) {
             return Ok(Some(candidate));
         }
         let knows_all = brought.is_none() && gives_up && self.is_told_all().await;
-        let mut turn = match brought {
-            Some(turn) => turn,
-            None => turn.await?,
-        };
-        let reading = self.reading.lock().await;
-        turn.begins_now();
-        let read = self.read(runs, (taker, came), gives_up && !knows_all, reading);
-        attached::with(Arc::new(turn), read).await.map_err(Failure::Store)
+        let mut walk = Walk::default();
+        loop {
+            let mut turn = match brought.take() {
+                Some(turn) => turn,
+                None => turn(walk.reach()).await?,
+            };
+            let reading = self.reading.lock().await;
+            turn.begins_now();
+            let read = self.read(runs, (taker, came), gives_up && !knows_all, &mut walk, reading);
+            if let Read::Whole(candidate) = attached::with(Arc::new(turn), read).await.map_err(Failure::Store)? {
+                return Ok(candidate);
+            }
+        }
     }
 
-    /// Reads on until there is a candidate, and everything anew where the claimer has to see all that was acknowledged
-    /// before it came.
+    /// Reads a page on until there is a candidate, and everything anew where the claimer has to see all that was
+    /// acknowledged before it came.
     async fn read(
         &self,
         runs: &dyn Runs,
         (taker, came): (Taker<'_>, Instant),
         sees_all: bool,
+        walk: &mut Walk,
         mut whole_since: tokio::sync::MutexGuard<'_, Option<Instant>>,
-    ) -> Result<Option<Candidate<'_>>, StoreError> {
+    ) -> Result<Read<'_>, StoreError> {
         // Another claimer may have read while this one waited for its turn. The first reading of a queue is a whole one.
-        if whole_since.is_some() || !sees_all {
-            let candidate = self.walk(runs, taker, false).await?;
-            if candidate.is_some() || !sees_all || *whole_since > Some(came) {
-                return Ok(candidate);
-            }
+        let is_whole = walk.is_whole() || (sees_all && whole_since.is_none() && !walk.goes_on());
+        let (mut after, news) = self.backlog().begin_walk(taker, is_whole);
+        let news = walk.goes_on_from(&mut after, (news, is_whole));
+        let mut candidate = self.known(taker);
+        if candidate.is_none() && after != ClaimPlace::end() {
+            let feed = self.backlog().begin_page();
+            let page = waiting(runs, &self.key, (self.page_runs_max, walk.reach()), &after).await?;
+            let run_id;
+            (run_id, after) = self.backlog().end_page(&after, feed, page, taker);
+            candidate = run_id.map(|run_id| Candidate { queue: self, run_id, is_decided: false });
         }
-        let begins = Instant::now();
-        let candidate = self.walk(runs, taker, true).await?;
         if candidate.is_some() {
-            return Ok(candidate);
+            return Ok(Read::Whole(candidate));
         }
-        let full = self.backlog().full();
-        self.look_for_room(runs, &full).await?;
-        *whole_since = Some(begins);
-        Ok(self.known(taker))
+        if after != ClaimPlace::end() {
+            walk.read_to(after, news);
+            return Ok(Read::Part);
+        }
+        self.backlog().end_walk(taker, news);
+        if let Some(begun) = walk.whole_since {
+            let full = self.backlog().full();
+            self.look_for_room(runs, &full).await?;
+            *whole_since = Some(begun);
+            return Ok(Read::Whole(self.known(taker)));
+        }
+        if !sees_all || *whole_since > Some(came) {
+            return Ok(Read::Whole(None));
+        }
+        *walk = Walk { is_to_be_whole: true, ..Walk::default() };
+        Ok(Read::Part)
     }
 
     fn known(&self, taker: Taker<'_>) -> Option<Candidate<'_>> {
         let run_id = self.backlog().take(taker, &ClaimPlace::start())?;
         Some(Candidate { queue: self, run_id, is_decided: false })
-    }
-
-    /// Reads on, or everything, until there is a candidate for this agent.
-    async fn walk(
-        &self,
-        runs: &dyn Runs,
-        taker: Taker<'_>,
-        is_whole: bool,
-    ) -> Result<Option<Candidate<'_>>, StoreError> {
-        let (mut after, news) = self.backlog().begin_walk(taker, is_whole);
-        let mut candidate = self.known(taker);
-        while candidate.is_none() && after != ClaimPlace::end() {
-            let feed = self.backlog().begin_page();
-            let page = waiting(runs, &self.key, self.page_runs_max, &after).await?;
-            let run_id;
-            (run_id, after) = self.backlog().end_page(&after, feed, page, taker);
-            candidate = run_id.map(|run_id| Candidate { queue: self, run_id, is_decided: false });
-        }
-        if candidate.is_none() {
-            self.backlog().end_walk(taker, news);
-        }
-        Ok(candidate)
     }
 
     /// Asks the store which runs of values count.
@@ -220,6 +220,60 @@ impl Queue {
             }
         }
         Ok(())
+    }
+}
+
+/// What a page brought.
+enum Read<'a> {
+    /// A candidate, or the end.
+    Whole(Option<Candidate<'a>>),
+    /// There is more to be read.
+    Part,
+}
+
+/// How far a claimer has read, in turns of its own.
+#[derive(Default)]
+struct Walk {
+    /// The place to read on from, and the count of news when it began.
+    at: Option<(ClaimPlace, u64)>,
+    /// The beginning of a reading of everything.
+    whole_since: Option<Instant>,
+    is_to_be_whole: bool,
+}
+
+impl Walk {
+    fn goes_on(&self) -> bool {
+        self.at.is_some()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.is_to_be_whole || self.whole_since.is_some()
+    }
+
+    /// A first page is a short read; nobody knows how much comes after it.
+    fn reach(&self) -> Reach {
+        if self.goes_on() { Reach::Long } else { Reach::Short }
+    }
+
+    /// Goes on from where it was, or from where another claimer has read to, and begins here where it has not begun.
+    /// Returns the count of news at its beginning.
+    fn goes_on_from(&mut self, after: &mut ClaimPlace, (news, is_whole): (u64, bool)) -> u64 {
+        match &self.at {
+            Some((place, news)) => {
+                // A reading of everything sees all by itself.
+                let furthest = if is_whole { place } else { place.max(&*after) };
+                *after = furthest.clone();
+                *news
+            }
+            None => {
+                self.whole_since = is_whole.then(Instant::now);
+                news
+            }
+        }
+    }
+
+    fn read_to(&mut self, place: ClaimPlace, news: u64) {
+        self.at = Some((place, news));
     }
 }
 
@@ -243,7 +297,12 @@ async fn next_priority(
 }
 
 /// A page of the runs that wait for a claim, of one priority: the pending ones, and the ready ones that belong in it.
-async fn waiting(runs: &dyn Runs, key: &QueueKey, limit: usize, after: &ClaimPlace) -> Result<ClaimPage, StoreError> {
+async fn waiting(
+    runs: &dyn Runs,
+    key: &QueueKey,
+    (limit, reach): (usize, Reach),
+    after: &ClaimPlace,
+) -> Result<ClaimPage, StoreError> {
     let namespace = &key.namespace;
     let within = Some(&after.within).filter(|within| **within != Place::end());
     let read = async |priority: Priority, wanted: Option<Priority>, within: Option<&Place>| {
@@ -255,7 +314,7 @@ async fn waiting(runs: &dyn Runs, key: &QueueKey, limit: usize, after: &ClaimPla
             limit,
             bytes_max: PAGE_BYTES_MAX,
             metadata: false,
-            reach: query::Reach::Long,
+            reach,
         };
         of_one_priority(runs, key.take, &query, priority).await
     };

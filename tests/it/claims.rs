@@ -1,5 +1,6 @@
 //! Claims on a store in memory whose commits are held and lost: who gets what, and what is left for the next.
 
+mod beside;
 mod gone;
 
 use std::collections::BTreeSet;
