@@ -23,8 +23,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
-use crate::share::{CallerKey, Shares};
-use crate::store::{Commits, Ledger, Runs, StoreError};
+use crate::share::{CallerKey, Shares, Turns};
+use crate::store::{Commits, Ledger, Runs, StoreError, attached};
 use crate::supervise::Supervisor;
 use crate::telemetry::{chain, traces};
 use batch::Queue;
@@ -38,6 +38,9 @@ use unreceived::{Awaited, IfUnreceived, ToUnreceived};
 
 /// The time that a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// Runs that are read at once as replayed calls had left them.
+const REPLAYS_AT_ONCE: usize = 2;
 
 /// The reason for which a command has no answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,6 +105,8 @@ pub struct Engine {
     ledger: Ledger,
     inlets: Vec<Inlet>,
     bytes: Arc<Shares>,
+    /// The turns in which runs are read as replayed calls had left them: each is folded from some events.
+    replays: Arc<Turns>,
     health: Arc<CommitHealth>,
     closed: AtomicBool,
     ending: CancellationToken,
@@ -134,7 +139,8 @@ impl Engine {
             })
             .collect();
         let closed = AtomicBool::new(false);
-        Self { runs, ledger, inlets, bytes, health, closed, ending, unreceived: ToUnreceived::new() }
+        let (replays, unreceived) = (Turns::new(REPLAYS_AT_ONCE), ToUnreceived::new());
+        Self { runs, ledger, inlets, bytes, replays, health, closed, ending, unreceived }
     }
 
     /// Commits a caller's command and answers, at the latest at `deadline` or after [`ANSWER_WAIT_MAX`].
@@ -206,7 +212,7 @@ impl Engine {
                 Ok(Answer { current_revision: run.revision, run, disposition: Disposition::Unchanged })
             }
             Verdict::Replayed { revision, current_revision } => {
-                let run = Arc::new(self.replayed(&key, revision, by).await?);
+                let run = Arc::new(self.replayed(caller, &key, revision, by).await?);
                 Ok(Answer { run, disposition: Disposition::Replayed, current_revision })
             }
         }
@@ -214,8 +220,18 @@ impl Engine {
 
     /// The run as the first call left it. The first call was applied, so an answer that says "nothing was written"
     /// would be false after any error here.
-    async fn replayed(&self, key: &RunKey, revision: Revision, by: Instant) -> Result<Run, Failure> {
-        let reason = match tokio::time::timeout_at(by, self.runs.run_at(key, revision)).await {
+    async fn replayed(
+        &self,
+        caller: CallerKey,
+        key: &RunKey,
+        revision: Revision,
+        by: Instant,
+    ) -> Result<Run, Failure> {
+        let read = async {
+            let Ok(turn) = self.replays.turn(caller, ANSWER_WAIT_MAX).await else { std::future::pending().await };
+            attached::with(Arc::new(turn), self.runs.run_at(key, revision)).await
+        };
+        let reason = match tokio::time::timeout_at(by, read).await {
             Ok(Ok(Some(run))) => return Ok(run),
             Ok(Ok(None)) => format!("revision {revision} is not in the log"),
             Ok(Err(error)) => chain(&error),

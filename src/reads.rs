@@ -3,14 +3,18 @@
 //! A caller may join the next query, never one that was sent. Invariant: an answer was read after its caller asked, and
 //! shows every commit that was acknowledged before. No answer is cached, since another replica may have committed
 //! since. At low load a caller's query goes out at once and alone; no timer waits for company.
+//!
+//! Those that wait are read for in rounds, one read of each caller: who asks for thousands of runs at once waits for them,
+//! and nobody else does.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::domain::RunKey;
+use crate::share::CallerKey;
 use crate::store::{Found, RunAsKept, Runs, StoreError};
 use crate::supervise::Supervisor;
 
@@ -41,12 +45,53 @@ struct Ask {
 /// The callers that wait for the next query. Each of them holds a call, and the transport bounds these.
 #[derive(Default)]
 struct Gathered {
-    asks: VecDeque<Ask>,
+    asks: HashMap<CallerKey, VecDeque<Ask>>,
+    /// The callers that have asked, in the order in which they are next.
+    callers: VecDeque<CallerKey>,
+    /// The asks of all callers.
+    count: usize,
     /// The callers that have asked so far.
     numbered: u64,
     /// The number of callers at which those that went away are removed: so there are at most about as many of these as
     /// of the others.
     tidy_at: usize,
+}
+
+impl Gathered {
+    fn add(&mut self, caller: CallerKey, ask: Ask) {
+        let asks = self.asks.entry(caller).or_default();
+        if asks.is_empty() {
+            self.callers.push_back(caller);
+        }
+        asks.push_back(ask);
+        self.count += 1;
+    }
+
+    /// The next ask of the caller whose turn it is.
+    fn next(&mut self) -> Option<Ask> {
+        let caller = self.callers.pop_front()?;
+        let asks = self.asks.get_mut(&caller)?;
+        let ask = asks.pop_front();
+        if asks.is_empty() {
+            self.asks.remove(&caller);
+        } else {
+            self.callers.push_back(caller);
+        }
+        self.count -= usize::from(ask.is_some());
+        ask
+    }
+
+    /// Removes the asks of callers that went away.
+    fn tidy(&mut self) {
+        for asks in self.asks.values_mut() {
+            asks.retain(|ask| !ask.reply.is_closed());
+        }
+        self.asks.retain(|_, asks| !asks.is_empty());
+        let Self { asks, callers, .. } = self;
+        callers.retain(|caller| asks.contains_key(caller));
+        self.count = self.asks.values().map(VecDeque::len).sum();
+        self.tidy_at = self.count * 2;
+    }
 }
 
 /// A run that was read, and counts until its caller has it or is found to be gone.
@@ -112,7 +157,7 @@ impl Reads {
     /// The callers that wait for a query, with some that went away.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.reader.gathered().asks.len()
+        self.reader.gathered().count
     }
 
     /// The run as it is, with its lease: sees every commit that was acknowledged before the call.
@@ -120,9 +165,9 @@ impl Reads {
     /// # Errors
     ///
     /// The store cannot be read.
-    pub async fn run(&self, key: &RunKey) -> Result<Option<RunAsKept>, StoreError> {
+    pub async fn run(&self, caller: CallerKey, key: &RunKey) -> Result<Option<RunAsKept>, StoreError> {
         let (reply, mut answer) = oneshot::channel();
-        let number = self.reader.gather(key.clone(), reply);
+        let number = self.reader.gather(caller, key.clone(), reply);
         let answered = loop {
             tokio::select! {
                 biased;
@@ -156,15 +201,14 @@ impl Reads {
 }
 
 impl Reader {
-    fn gather(&self, key: RunKey, reply: oneshot::Sender<Answer>) -> u64 {
+    fn gather(&self, caller: CallerKey, key: RunKey, reply: oneshot::Sender<Answer>) -> u64 {
         let mut gathered = self.gathered();
-        if gathered.asks.len() >= gathered.tidy_at.max(TIDY_MIN) {
-            gathered.asks.retain(|ask| !ask.reply.is_closed());
-            gathered.tidy_at = gathered.asks.len() * 2;
+        if gathered.count >= gathered.tidy_at.max(TIDY_MIN) {
+            gathered.tidy();
         }
         gathered.numbered += 1;
         let number = gathered.numbered;
-        gathered.asks.push_back(Ask { number, key, reply });
+        gathered.add(caller, Ask { number, key, reply });
         number
     }
 
@@ -174,7 +218,7 @@ impl Reader {
         let mut gathered = self.gathered();
         let mut asks = Vec::new();
         while asks.len() < runs_max {
-            let Some(ask) = gathered.asks.pop_front() else { break };
+            let Some(ask) = gathered.next() else { break };
             if !ask.reply.is_closed() {
                 asks.push(ask);
             }

@@ -31,11 +31,11 @@ impl Authority {
         };
         let unreadable = |error| unreadable("ListRunEvents", &key, &error);
         // The run is read first: a run that is found has its first event, whatever is committed in between.
-        let Some(RunAsKept { run, .. }) = self.reads.run(&key).await.map_err(unreadable)? else {
+        let Some(RunAsKept { run, .. }) = self.reads.run(call.key, &key).await.map_err(unreadable)? else {
             return Err(run_not_found(key));
         };
         kept(&run)?;
-        let run_key = &key;
+        let (run_key, caller) = (&key, call.key);
         let read = |reach: Reach| async move {
             let bytes_max = reach.page_bytes_max();
             let page = self.store.run_events(run_key, after, page_size, bytes_max).await.map_err(unreadable)?;
@@ -45,7 +45,7 @@ impl Authority {
             }
             if page.is_empty() && after < run.revision {
                 // The run was purged since it was read.
-                let now = self.reads.run(run_key).await.map_err(unreadable)?;
+                let now = self.reads.run(caller, run_key).await.map_err(unreadable)?;
                 now.map_or(Ok(()), |now| kept(&now.run))?;
             }
             let is_whole = page.len() >= page_size || page.last().is_none_or(|last| last.revision >= run.revision);

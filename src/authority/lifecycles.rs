@@ -47,6 +47,7 @@ impl Authority {
         call: Call<v1::GetLifecycleRequest>,
     ) -> Result<v1::GetLifecycleResponse, Problem> {
         let name = lifecycle::get(&call.message).map_err(problem::invalid)?;
+        let _turn = self.turns.short(call.key).await?;
         let lifecycle = match self.version(&call.caller.namespace, &name).await? {
             Some(record) => (&record).into(),
             None => built_in(&name).ok_or_else(|| problem::lifecycle_not_found(&name))?,
@@ -63,6 +64,7 @@ impl Authority {
         &self,
         call: Call<v1::ListLifecyclesRequest>,
     ) -> Result<v1::ListLifecyclesResponse, Problem> {
+        let _turn = self.turns.short(call.key).await?;
         let (name, limit) = lifecycle::list(&call.message).map_err(problem::invalid)?;
         let (namespace, token) = (&call.caller.namespace, &call.message.page_token);
         let unlisted = |error: StoreError| unlisted("ListLifecycles", namespace, &error);

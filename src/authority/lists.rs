@@ -192,7 +192,7 @@ impl Authority {
 }
 
 /// The turns of large reads, two at a time: lists, counts and searches for a place in a queue, which walk along the
-/// store's indexes, and pages of events. Of the three sessions or connections that read, as stores have them by
+/// store's indexes, pages of events, and what stands beside a run. Of the three sessions or connections that read, as stores have them by
 /// default, one is left for the reads of single runs.
 ///
 /// Nobody knows before how long such a read is. So each begins as a short one, and one that was not the whole by that
@@ -244,6 +244,11 @@ impl Turns {
         let turn = self.turn(turn)?;
         let (Read::Whole(read) | Read::Part(read)) = attached::with(turn.clone(), read(Reach::Long)).await?;
         Ok((read, turn))
+    }
+
+    /// A turn for a short read of few rows.
+    pub(super) async fn short(&self, caller: CallerKey) -> Result<Attached, Problem> {
+        self.turn(self.turns.turn(caller, TURN_WAIT_MAX).await)
     }
 
     fn turn(&self, turn: Result<share::Turn, Duration>) -> Result<Attached, Problem> {

@@ -126,6 +126,7 @@ impl Authority {
         &self,
         call: Call<v1::ListNamespacesRequest>,
     ) -> Result<v1::ListNamespacesResponse, Problem> {
+        let _turn = self.turns.short(call.key).await?;
         let limit = namespace::list(&call.message).map_err(problem::invalid)?;
         let after =
             page_token::namespace(&call.message.page_token, &self.seals).map_err(problem::page_token_invalid)?;

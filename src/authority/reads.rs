@@ -1,11 +1,13 @@
 //! Reads of one run: its state, with the rows beside it that it is shown with, and the result that a call on it would
 //! have.
 
+use super::lists::Read;
 use super::{Authority, Call, kept, run_not_found, unreadable};
 use crate::domain::check::{Outcome, check_matrix, check_run, next_phases};
-use crate::domain::{LabelValue, LifecycleFound, LifecycleKey, Run, RunKey};
+use crate::domain::{ContentRow, LabelValue, LifecycleFound, LifecycleKey, Run, RunKey};
 use crate::share::CallerKey;
-use crate::store::RunAsKept;
+use crate::store::attached::Attached;
+use crate::store::{RunAsKept, StoreError};
 use crate::store::contents::Beside;
 use crate::store::query::ClaimPlace;
 use crate::telemetry::traces;
@@ -27,7 +29,7 @@ impl Authority {
         let RunAsked { key, queue_label, view } =
             query::get_run(call.message, &call.caller).map_err(problem::invalid)?;
         traces::current_run(&key.namespace, &key.run_id);
-        match self.reads.run(&key).await {
+        match self.reads.run(caller, &key).await {
             Ok(Some(read)) => {
                 kept(&read.run)?;
                 let queue = match queue_label {
@@ -41,9 +43,9 @@ impl Authority {
                 let mut answer = v1::GetRunResponse { run: Some(shown), queue, ..v1::GetRunResponse::default() };
                 let asked = Beside::of(&read.run);
                 if view == v1::RunView::Whole && !asked.is_nothing() {
-                    let rows = self.store.beside(&key, &asked).await;
-                    let whole = rows.and_then(|rows| contents::whole(&read.run, &rows, &mut answer));
-                    whole.map_err(|error| unreadable("GetRun", &key, &error))?;
+                    let unreadable = |error| unreadable("GetRun", &key, &error);
+                    let (rows, _turn) = self.beside(caller, &key, &asked).await?.map_err(unreadable)?;
+                    contents::whole(&read.run, &rows, &mut answer).map_err(unreadable)?;
                 }
                 Ok(answer)
             }
@@ -61,13 +63,15 @@ impl Authority {
         let (key, rel) = query::list_links(call.message, &call.caller).map_err(problem::invalid)?;
         traces::current_run(&key.namespace, &key.run_id);
         let unreadable = |error| unreadable("ListLinks", &key, &error);
-        let Some(read) = self.reads.run(&key).await.map_err(unreadable)? else {
+        let Some(read) = self.reads.run(call.key, &key).await.map_err(unreadable)? else {
             return Err(run_not_found(key));
         };
         kept(&read.run)?;
         let asked = Beside::links_of(&read.run);
-        let rows =
-            if asked.is_nothing() { Vec::new() } else { self.store.beside(&key, &asked).await.map_err(unreadable)? };
+        if asked.is_nothing() {
+            return Ok(v1::ListLinksResponse::default());
+        }
+        let (rows, _turn) = self.beside(call.key, &key, &asked).await?.map_err(unreadable)?;
         let links = rows.iter().map(|row| contents::link(&read.run, row)).collect::<Result<Vec<_>, _>>();
         let links = links.map_err(unreadable)?.into_iter();
         Ok(v1::ListLinksResponse {
@@ -90,7 +94,7 @@ impl Authority {
             TransitionQuestion::Matrix { from, to } => check_matrix(from, to),
             TransitionQuestion::Run { key, transition } => {
                 let unreadable = |error| unreadable("CheckTransition", &key, &error);
-                let read = self.reads.run(&key).await.map_err(unreadable)?;
+                let read = self.reads.run(call.key, &key).await.map_err(unreadable)?;
                 let run = read.as_ref().map(|read| &read.run);
                 let pinned = run.and_then(|run| run.refinements.as_ref()?.lifecycle.as_ref());
                 let declared = match pinned {
@@ -125,6 +129,19 @@ impl Authority {
             from: check.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
             allowed_phases,
         })
+    }
+
+    /// What stands beside a run: a few bytes ask for some hundred kilobytes, so it is read in a turn, which lasts as long
+    /// as the second value.
+    async fn beside(
+        &self,
+        caller: CallerKey,
+        key: &RunKey,
+        asked: &Beside,
+    ) -> Result<Result<(Vec<ContentRow>, Attached), StoreError>, Problem> {
+        let read = |_reach| async { Ok(Read::Whole(self.store.beside(key, asked).await)) };
+        let (rows, turn) = self.turns.read(caller, read).await?;
+        Ok(rows.map(|rows| (rows, turn)))
     }
 
     /// The place of a run that waits for a claim in the queue of its value of a label.

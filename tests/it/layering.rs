@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("leases", &["domain", "engine", "share", "store", "supervise", "telemetry"]),
     ("feed", &["clock", "domain", "memory", "share", "store", "supervise", "telemetry"]),
     ("claims", &["domain", "engine", "feed", "share", "store", "supervise"]),
-    ("reads", &["domain", "store", "supervise"]),
+    ("reads", &["domain", "share", "store", "supervise"]),
     ("namespaces", &["domain", "store"]),
     ("retention", &["domain", "store", "telemetry"]),
     ("auth", &["clock", "domain", "share", "supervise", "telemetry", "text"]),

@@ -8,6 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, join_all};
 use futures_util::poll;
 use runledger::clock::SystemClock;
 use runledger::reads::Reads;
+use runledger::share::CallerKey;
 use runledger::store::open::{self, Location};
 use runledger::store::{OpenOptions, RunAsKept, StoreError};
 use runledger::supervise::Supervisor;
@@ -54,7 +55,7 @@ impl Process {
     /// A caller that has asked for a run.
     async fn asked(&self, nth: usize) -> Read {
         let reads = self.reads.clone();
-        let mut read = async move { reads.run(&key(&format!("run-{nth}"))).await }.boxed();
+        let mut read = async move { reads.run(CallerKey::AUTHORITY, &key(&format!("run-{nth}"))).await }.boxed();
         assert!(poll!(&mut read).is_pending());
         read
     }
