@@ -25,7 +25,7 @@ use self::reloading::{Reloaded, Settings};
 use self::telling::Telling;
 use crate::auth::reload::AccessFile;
 use crate::auth::{Gate, Trusted};
-use crate::authority::{Authority, AuthoritySlot, Turns, WaitMax};
+use crate::authority::{self, Authority, AuthoritySlot, Turns, WaitMax};
 use crate::claims::{self, Claims};
 use crate::clock::SystemClock;
 use crate::config::{Identity, ServeConfig};
@@ -382,6 +382,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         reads: Reads::new(store.clone(), supervisor),
         wait_max,
         turns: Turns::default(),
+        looks: authority::Looks::default(),
         seals,
         namespaces: Registry::new(store.clone()),
         store,

@@ -1,6 +1,7 @@
 //! The authority's calls, without a transport: a caller's request in, an answer or a [`Problem`] out, deadlines and
 //! turns included. Every face stands on it: gRPC is one.
 
+mod before;
 mod claim_next;
 mod heartbeat;
 mod history;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use self::before::Looks;
 pub use self::lists::Turns;
 pub use self::until::Until;
 pub use self::watch::{OneFrame, over};
@@ -64,6 +66,8 @@ pub struct Authority {
     pub wait_max: WaitMax,
     /// The turns of large reads.
     pub turns: Turns,
+    /// What was found by looks through the histories of runs that are redacted.
+    pub looks: Looks,
     /// The seals of cursors and page tokens.
     pub seals: Arc<Seals>,
     /// The namespaces that are there.

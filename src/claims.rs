@@ -350,6 +350,7 @@ fn command(claim: &Claim, run_id: &RunId) -> Command {
         principal: claim.principal.clone(),
         agents: claim.agents.clone(),
         oversize: Vec::new(),
+        prepared: crate::domain::Prepared::default(),
         trace: claim.trace,
     }
 }

@@ -48,14 +48,14 @@ pub use ask::{
 };
 pub use batch::{Decide, Decided, Loaded, Rules, Verdict};
 pub use changes::Changes;
-pub use command::{Command, Request};
+pub use command::{Command, Prepared, Request};
 pub use content::{Content, ContentDigest, Hash};
 pub use epoch::{LeaseEpoch, LedgerEpoch};
 pub use event::{Event, EventType};
 pub use filter::{AtRest, Filter};
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};
 pub use lifecycle::{
-    Lifecycle, LifecycleId, LifecycleName, LifecyclePin, LifecycleRecord, LimitThen, PutFacts, PutLifecycle,
+    Lifecycle, LifecycleId, LifecycleName, LifecyclePin, LifecycleRecord, LimitThen, Masks, PutFacts, PutLifecycle,
     PutOutcome, PutRefusal, Requirement,
 };
 pub use link::Link;

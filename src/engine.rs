@@ -220,13 +220,7 @@ impl Engine {
 
     /// The run as the first call left it. The first call was applied, so an answer that says "nothing was written"
     /// would be false after any error here.
-    async fn replayed(
-        &self,
-        caller: CallerKey,
-        key: &RunKey,
-        revision: Revision,
-        by: Instant,
-    ) -> Result<Run, Failure> {
+    async fn replayed(&self, caller: CallerKey, key: &RunKey, revision: Revision, by: Instant) -> Result<Run, Failure> {
         let read = async {
             let Ok(turn) = self.replays.turn(caller, ANSWER_WAIT_MAX).await else { std::future::pending().await };
             attached::with(Arc::new(turn), self.runs.run_at(key, revision)).await

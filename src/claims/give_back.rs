@@ -44,6 +44,7 @@ async fn give_back(engine: &Engine, claim: Unreceived, stop: &CancellationToken)
         request: None,
         principal: Principal::authority(),
         oversize: Vec::new(),
+        prepared: crate::domain::Prepared::default(),
         trace: None,
         agents: Agents::All,
     };

@@ -88,6 +88,9 @@ pub struct Decided {
     pub events: Vec<NewEvent>,
     /// The rows of the sides to be written.
     pub sides: SideWrites,
+    /// The revision up to which nothing stands in the history at the paths of the redaction, where one is among the
+    /// events.
+    pub nothing_up_to: Revision,
     /// The approximate number of bytes of runs that were read and made.
     pub weight: usize,
 }
@@ -175,8 +178,11 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         }
         let sides_found = sides.found(command, slot.run.as_deref());
         merged += [command.ask.input(), command.ask.result()].into_iter().flatten().map(Content::weight).sum::<usize>();
+        let remembered =
+            command.request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
+        let context = Context { now, steady, applied: remembered, sides: sides_found, ledger_epoch };
         // A command whose values are masked has another digest than it had when it came.
-        let command = match masked(slot.run.as_deref(), command, sides_found.lifecycle) {
+        let command = match masked(slot.run.as_deref(), command, &context) {
             Ok(command) => command,
             Err(refusal) => {
                 decided.verdicts.push(Err(refusal));
@@ -185,8 +191,6 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         };
         let command = &*command;
         let request = command.request.clone();
-        let remembered = request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
-        let context = Context { now, steady, applied: remembered, sides: sides_found, ledger_epoch };
         let verdict = match decide(slot.run.as_deref(), command, &context) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
@@ -203,6 +207,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                     written.push(command.key.clone());
                 }
                 is_redacted = is_redaction;
+                decided.nothing_up_to = command.prepared.nothing_up_to(ledger_epoch);
                 sides.apply(command, slot.run.as_deref(), &event, &run, steady.now);
                 slot.metadata_changed |= !event.changes.metadata.is_empty() || event.changes.redaction.is_some();
                 slot.run = Some(run.clone());

@@ -68,6 +68,7 @@ pub fn check_run(
             Some(Status::Failed) => Ask::Fail(End { lease_epoch, phase, ..End::default() }),
         },
         oversize: Vec::new(),
+        prepared: crate::domain::Prepared::default(),
         expected_revision: None,
         request: None,
         principal,

@@ -1,7 +1,9 @@
 //! A command: a caller's ask of one run.
 
 mod digest;
+mod prepared;
 
+pub use self::prepared::Prepared;
 use super::{Agents, Ask, MaxRunning, Principal, Revision, RunKey, TraceContext, Violation};
 
 /// One mutation, validated as far as it can be without the run.
@@ -22,6 +24,8 @@ pub struct Command {
     /// The faults of values that are above their limits as they were sent, or that no JSON has: they stand unless the run's
     /// lifecycle masks enough of them. In the place of a value that no JSON has, the ask has another one.
     pub oversize: Vec<Violation>,
+    /// What was done for the command before it was queued.
+    pub prepared: Prepared,
     /// The call's place in a trace, which the event keeps. It decides nothing, and is no part of the digest.
     pub trace: Option<TraceContext>,
 }
@@ -83,7 +87,7 @@ impl Command {
     /// The approximate number of bytes that the command takes in memory: for bounds on queues and batches.
     #[must_use]
     pub fn weight(&self) -> usize {
-        size_of::<Self>() + self.key.run_id.len() + self.ask.weight()
+        size_of::<Self>() + self.key.run_id.len() + self.ask.weight() + self.prepared.weight()
     }
 }
 

@@ -3,7 +3,7 @@
 mod changes;
 mod claim;
 pub(super) mod lease;
-mod masking;
+pub(super) mod masking;
 mod phases;
 mod suspension;
 
@@ -122,6 +122,20 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
             Ask::Start(Start { deferred: false, .. }) | Ask::Claim(_),
         ) => Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Running }),
     }
+}
+
+/// Refuses a command on a run that would be refused whatever values it brings: by the checks on the run and its caller, in
+/// their order. A start may be of another run's identity, and what was applied before may be a replay: both rest on the
+/// values.
+fn refused_whatever_it_brings(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
+    let Some(run) = run.filter(|_| context.applied.is_none() && !matches!(command.ask, Ask::Start(_))) else {
+        return Ok(());
+    };
+    if let Some(expired) = Refusal::expired(run) {
+        return Err(expired);
+    }
+    may_write(run, command, context)?;
+    at_revision(Some(run), command)
 }
 
 /// Ends a run that is due, as what is due first ends it.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::masking::lower;
+pub use self::masking::{Masks, lower};
 pub use self::put::{PutFacts, PutLifecycle, PutOutcome, PutRefusal};
 pub use self::reference::{LifecycleId, LifecycleName, LifecyclePin};
 pub use self::words::{Suspended, WordRule};

@@ -34,6 +34,8 @@ pub const METADATA_BYTES_MAX: usize = 65_536;
 pub const METADATA_PATCH_BYTES_MAX: usize = 2 * METADATA_BYTES_MAX;
 /// Nested objects and lists in metadata; the metadata object is the first.
 pub const METADATA_DEPTH_MAX: usize = 32;
+/// Keys at all levels of the metadata of a call, of an input or of a result.
+pub const METADATA_KEYS_MAX: usize = 16_384;
 /// Metadata, an input or a result as they were sent, as compact JSON: a lifecycle may mask a part of it.
 pub const UNMASKED_BYTES_MAX: usize = 262_144;
 /// An input or a result, as compact JSON.

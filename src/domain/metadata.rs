@@ -57,11 +57,29 @@ impl Metadata {
         Self(Arc::new(target))
     }
 
+    /// The keys at all levels.
+    #[must_use]
+    pub fn keys(&self) -> usize {
+        keys(&self.0)
+    }
+
     /// The approximate number of bytes that the object takes in memory: many times its text when it consists of small
     /// objects.
     #[must_use]
     pub fn weight(&self) -> usize {
         weight(&self.0)
+    }
+}
+
+fn keys(map: &Map<String, Value>) -> usize {
+    map.len() + map.values().map(keys_within).sum::<usize>()
+}
+
+fn keys_within(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        Value::Array(values) => values.iter().map(keys_within).sum(),
+        Value::Object(map) => keys(map),
     }
 }
 

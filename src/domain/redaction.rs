@@ -137,6 +137,14 @@ impl Redaction {
         size_of::<Self>() + paths + self.reason.as_ref().map_or(0, String::len)
     }
 
+    /// Whether anything stands at the paths in what an event says.
+    #[must_use]
+    pub fn takes_out_of(&self, event: &Event) -> bool {
+        let mut left = event.changes.clone();
+        self.of_changes(&mut left);
+        left != event.changes
+    }
+
     /// Takes the paths out of a run. The result is the same whether they were taken out of the run's events before.
     pub(super) fn of_run(&self, run: &mut Run) {
         self.of_metadata(&mut run.metadata);
@@ -326,6 +334,12 @@ impl<'a> Rewriting<'a> {
     #[must_use]
     pub fn of(redaction: &'a Redaction) -> Self {
         Self { redaction, run: None, has_changed: false }
+    }
+
+    /// The history of a run after one of its events, up to which nothing stands at the redaction's paths.
+    #[must_use]
+    pub fn after(redaction: &'a Redaction, run: Run) -> Self {
+        Self { run: Some(run), ..Self::of(redaction) }
     }
 
     /// The next event, as it is in the log.

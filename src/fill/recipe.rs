@@ -70,6 +70,7 @@ impl Recipe {
                 principal,
                 agents: Agents::All,
                 oversize: Vec::new(),
+                prepared: crate::domain::Prepared::default(),
                 trace: None,
             };
             if keyed {

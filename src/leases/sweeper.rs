@@ -66,6 +66,7 @@ async fn end(engine: &Engine, key: RunKey) -> End {
         request: None,
         principal: Principal::authority(),
         oversize: Vec::new(),
+        prepared: crate::domain::Prepared::default(),
         trace: None,
         agents: Agents::All,
     };

@@ -222,6 +222,7 @@ mod tests {
             request: None,
             principal: Principal::anonymous(),
             oversize: Vec::new(),
+            prepared: crate::domain::Prepared::default(),
             trace: None,
             agents: Agents::All,
         }

@@ -100,7 +100,7 @@ struct ByWeight;
 impl Weighter<LifecycleKey, Arc<Declared>> for ByWeight {
     fn weight(&self, key: &LifecycleKey, declared: &Arc<Declared>) -> u64 {
         let texts = key.namespace().len() + 2 * declared.pin.id.name.len();
-        (size_of::<LifecycleKey>() + size_of::<Declared>() + texts + declared.lifecycle.weight()) as u64
+        (size_of::<LifecycleKey>() + size_of::<Declared>() + texts + declared.weight()) as u64
     }
 }
 

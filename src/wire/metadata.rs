@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::validate::{Violations, excerpt};
 use crate::domain::Metadata;
-use crate::domain::limits::{METADATA_DEPTH_MAX, UNMASKED_BYTES_MAX};
+use crate::domain::limits::{METADATA_DEPTH_MAX, METADATA_KEYS_MAX, UNMASKED_BYTES_MAX};
 use crate::domain::metadata::canonical_number;
 
 /// Bytes of a path that a violation shows.
@@ -23,6 +23,10 @@ pub(super) fn metadata(metadata: Option<Struct>, bytes_max: usize, violations: &
 /// An object of a request, with the limits and the form of metadata.
 pub(super) fn object_of(field: &'static str, of: Struct, bytes_max: usize, violations: &mut Violations) -> Metadata {
     let found = Metadata::from(object(of, &Path::Root(field), violations));
+    let keys = found.keys();
+    if keys > METADATA_KEYS_MAX {
+        violations.push(field, format!("has {keys} keys at all levels; the limit is {METADATA_KEYS_MAX}"));
+    }
     let bytes = found.bytes();
     if bytes > UNMASKED_BYTES_MAX.max(bytes_max) {
         let unmasked = UNMASKED_BYTES_MAX;
@@ -267,6 +271,17 @@ mod tests {
         let frame =
             v1::WatchRunResponse { frame: Some(v1::watch_run_response::Frame::Change(change)), ledger_epoch: 0 };
         assert_eq!(v1::WatchRunResponse::decode(frame.encode_to_vec().as_slice()).unwrap(), frame);
+    }
+
+    #[test]
+    fn metadata_have_16384_keys_at_all_levels_at_most() {
+        let of_keys = |keys: usize| {
+            let inner = |nth: usize| Struct { fields: [(format!("{nth}"), of(Kind::NullValue(0)))].into() };
+            wire([("a", list((1..keys).map(|nth| of(Kind::StructValue(inner(nth))))))])
+        };
+        assert!(read(of_keys(METADATA_KEYS_MAX)).is_ok());
+        let violations = read(of_keys(METADATA_KEYS_MAX + 1)).unwrap_err();
+        assert_eq!(violations[0].description, "has 16385 keys at all levels; the limit is 16384");
     }
 
     #[test]

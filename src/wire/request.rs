@@ -380,6 +380,7 @@ impl Asked {
             request: None,
             principal: caller.principal.clone(),
             oversize: Vec::new(),
+            prepared: crate::domain::Prepared::default(),
             trace: None,
             agents: caller.agents.clone(),
         });

@@ -14,6 +14,7 @@ mod model;
 pub(crate) mod namespaces;
 mod races;
 mod ready;
+mod redactions;
 mod replays;
 mod retention;
 pub(crate) mod sound;
@@ -67,6 +68,11 @@ conformance! { conforms:
         an_acknowledged_run_is_there_after_reopening
         a_settled_commit_was_applied_exactly_if_its_events_are_there
         a_probe_that_writes_leaves_nothing_to_see
+    ]
+    redactions: [
+        a_history_is_rewritten_from_where_the_first_of_it_was_found
+        a_history_that_was_looked_through_is_not_read_again
+        a_look_at_another_past_is_not_believed
     ]
     replays: [
         a_retry_in_the_same_batch_is_replayed

@@ -368,6 +368,7 @@ mod tests {
                 request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
                 principal: Principal::claimed("acting".into()),
                 oversize: Vec::new(),
+                prepared: crate::domain::Prepared::default(),
                 trace: None,
                 agents: Agents::All,
             };

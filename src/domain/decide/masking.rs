@@ -3,86 +3,89 @@
 
 use std::borrow::Cow;
 
+use super::refused_whatever_it_brings;
+use crate::domain::decision::Context;
 use crate::domain::limits::{CALL_CONTENTS_BYTES_MAX, CONTENT_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX};
-use crate::domain::{Ask, Command, Content, Lifecycle, LifecycleFound, Metadata, Refusal, Request, Run, Violation};
+use crate::domain::{
+    Ask, Command, Content, LifecycleFound, Masks, Metadata, Prepared, Refusal, Request, Run, Violation,
+};
 
-/// The command without the values that its run's lifecycle says are never written down.
+/// The command without the values that its run's lifecycle says are never written down. A command that is refused whatever
+/// it brings is refused before anything is masked.
 ///
 /// # Errors
 ///
-/// What is kept is above its limits.
-pub fn masked<'a>(
-    run: Option<&Run>,
-    command: &'a Command,
-    lifecycle: LifecycleFound<'_>,
-) -> Result<Cow<'a, Command>, Refusal> {
+/// What is kept is above its limits, or the command is refused.
+pub fn masked<'a>(run: Option<&Run>, command: &'a Command, context: &Context<'_>) -> Result<Cow<'a, Command>, Refusal> {
     let brings_values =
         command.ask.metadata().is_some() || command.ask.input().is_some() || command.ask.result().is_some();
     if !brings_values {
         return Ok(Cow::Borrowed(command));
     }
-    let all;
-    let lifecycle = match lifecycle {
-        LifecycleFound::NotAsked => None,
+    let (masks, before) = match context.sides.lifecycle {
+        LifecycleFound::NotAsked => (None, None),
         // The start is refused for it later, in the order of the checks, and nothing of it is kept.
         LifecycleFound::Missing if run.is_none() => return Ok(Cow::Borrowed(command)),
         // Somebody deleted the run's lifecycle by hand, and nobody knows what to mask: so it is everything.
-        LifecycleFound::Missing => {
-            all = Lifecycle { redact_keys: vec!["*".to_owned()], ..Lifecycle::default() };
-            Some(&all)
-        }
+        LifecycleFound::Missing => (Some(Masks::all()), None),
         LifecycleFound::There(declared) => {
-            Some(&declared.lifecycle).filter(|lifecycle| !lifecycle.redact_keys.is_empty())
+            (Some(&declared.masks).filter(|masks| !masks.is_empty()), command.prepared.masked_by(&declared.pin))
         }
     };
-    let Some(lifecycle) = lifecycle else {
-        let oversize = &command.oversize;
-        return if oversize.is_empty() {
-            Ok(Cow::Borrowed(command))
-        } else {
-            Err(Refusal::InvalidFields(oversize.clone()))
-        };
-    };
-    let masked = mask(command, lifecycle);
+    let Some(masks) = masks else { return within_limits(Cow::Borrowed(command), &command.oversize) };
+    refused_whatever_it_brings(run, command, context)?;
+    if let Some(before) = before {
+        return within_limits(Cow::Borrowed(before.command.as_ref().unwrap_or(command)), &before.oversize);
+    }
+    let (masked, oversize) = kept(command, masks);
+    within_limits(masked.map_or(Cow::Borrowed(command), Cow::Owned), &oversize)
+}
+
+fn within_limits<'a>(command: Cow<'a, Command>, oversize: &[Violation]) -> Result<Cow<'a, Command>, Refusal> {
+    if oversize.is_empty() { Ok(command) } else { Err(Refusal::InvalidFields(oversize.to_vec())) }
+}
+
+/// The command with its values masked, or none where there is none to mask; and what is kept and is above its limits.
+pub(in crate::domain) fn kept(command: &Command, masks: &Masks) -> (Option<Command>, Vec<Violation>) {
+    let masked = mask(command, masks);
     let oversize = match &masked {
         // Sizes are counted anew. What no JSON has is a fault where it is kept.
-        Some(masked) => oversize(&masked.ask).into_iter().chain(unfit(command, lifecycle).cloned()).collect(),
+        Some(masked) => oversize(&masked.ask).into_iter().chain(unfit(command, masks).cloned()).collect(),
         None => command.oversize.clone(),
     };
-    match masked {
-        _ if !oversize.is_empty() => Err(Refusal::InvalidFields(oversize)),
-        Some(masked) => Ok(Cow::Owned(masked)),
-        None => Ok(Cow::Borrowed(command)),
-    }
+    (masked, oversize)
 }
 
 /// The command with its values masked; none where there is none to mask.
-fn mask(command: &Command, lifecycle: &Lifecycle) -> Option<Command> {
-    let metadata = command.ask.metadata().and_then(|metadata| masked_metadata(lifecycle, metadata));
-    let input = command.ask.input().and_then(|content| masked_content(lifecycle, content));
-    let result = command.ask.result().and_then(|content| masked_content(lifecycle, content));
+fn mask(command: &Command, masks: &Masks) -> Option<Command> {
+    let metadata = command.ask.metadata().and_then(|metadata| masked_metadata(masks, metadata));
+    let input = command.ask.input().and_then(|content| masked_content(masks, content));
+    let result = command.ask.result().and_then(|content| masked_content(masks, content));
     if metadata.is_none() && input.is_none() && result.is_none() {
         return None;
     }
-    let mut command = command.clone();
+    let mut command = Command { prepared: Prepared::default(), ..command.clone() };
     command.ask.replace(metadata, input, result);
     let digest = command.digest();
     command.request = command.request.map(|request| Request { digest, ..request });
     Some(command)
 }
 
-fn masked_metadata(lifecycle: &Lifecycle, metadata: &Metadata) -> Option<Metadata> {
+fn masked_metadata(masks: &Masks, metadata: &Metadata) -> Option<Metadata> {
+    if !masks.finds(metadata.as_map()) {
+        return None;
+    }
     let mut object = metadata.as_map().clone();
-    lifecycle.mask(&mut object).then(|| Metadata::from(object))
+    masks.mask(&mut object).then(|| Metadata::from(object))
 }
 
-fn masked_content(lifecycle: &Lifecycle, content: &Content) -> Option<Content> {
-    masked_metadata(lifecycle, &content.object()).map(|object| Content::from(&object))
+fn masked_content(masks: &Masks, content: &Content) -> Option<Content> {
+    masked_metadata(masks, &content.object()).map(|object| Content::from(&object))
 }
 
 /// The faults of values that are kept, and that no JSON has.
-fn unfit<'a>(command: &'a Command, lifecycle: &Lifecycle) -> impl Iterator<Item = &'a Violation> {
-    command.oversize.iter().filter(|fault| fault.within.as_ref().is_some_and(|keys| !lifecycle.masks_within(keys)))
+fn unfit<'a>(command: &'a Command, masks: &Masks) -> impl Iterator<Item = &'a Violation> {
+    command.oversize.iter().filter(|fault| fault.within.as_ref().is_some_and(|keys| !masks.masks_within(keys)))
 }
 
 /// What is kept of a command's values and is above its limits.

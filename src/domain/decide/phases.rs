@@ -237,7 +237,7 @@ fn given(run: &Run, context: &Context<'_>, changes: &mut Changes) {
 fn created(start: &Start, declared: Option<&Declared>, change: &mut RefinementsChange) -> Result<(), Refusal> {
     change.max_iterations = start.max_iterations;
     change.max_iterations_then = start.max_iterations_then;
-    if let Some(Declared { pin, lifecycle }) = declared {
+    if let Some(Declared { pin, lifecycle, .. }) = declared {
         change.lifecycle = Some(pin.clone());
         change.phase = lifecycle.initial().map(str::to_owned);
         change.max_iterations = start.max_iterations.or(lifecycle.max_iterations);

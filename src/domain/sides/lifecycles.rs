@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::domain::lifecycle::{Lifecycle, LifecycleId, LifecycleName, LifecyclePin};
+use crate::domain::lifecycle::{Lifecycle, LifecycleId, LifecycleName, LifecyclePin, Masks};
 use crate::domain::{Ask, Command, Namespace, Run};
 
 /// A lifecycle of a namespace.
@@ -57,13 +57,27 @@ pub struct Declared {
     pub pin: LifecyclePin,
     /// What it declares.
     pub lifecycle: Lifecycle,
+    /// The keys whose values it masks.
+    pub masks: Masks,
 }
 
 impl Declared {
     /// A version that declares this.
     #[must_use]
     pub fn of(id: LifecycleId, lifecycle: Lifecycle) -> Self {
-        Self { pin: LifecyclePin::of(id, &lifecycle.text()), lifecycle }
+        Self::pinned(LifecyclePin::of(id, &lifecycle.text()), lifecycle)
+    }
+
+    /// The version that runs are pinned to by this, and what it declares.
+    #[must_use]
+    pub fn pinned(pin: LifecyclePin, lifecycle: Lifecycle) -> Self {
+        Self { pin, masks: Masks::of(&lifecycle.redact_keys), lifecycle }
+    }
+
+    /// About how many bytes it takes in memory, beside itself: for bounds on caches.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.lifecycle.weight() + self.masks.weight()
     }
 }
 

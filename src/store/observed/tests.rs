@@ -47,6 +47,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
         principal,
         agents: Agents::All,
         oversize: Vec::new(),
+        prepared: crate::domain::Prepared::default(),
         trace: None,
     };
     let commit_id = Uuid::from_u128(1);

@@ -259,7 +259,7 @@ async fn attempt_on(
         return Ok(decided);
     }
 
-    redact::rewrite(session, deadline, smallint(shard), &decided.events).await?;
+    redact::rewrite(session, deadline, smallint(shard), &decided.events, decided.nothing_up_to).await?;
     let write = write(smallint(shard), commit_id, (at, steady), &decided, Place::After(last));
     let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
     let arguments = write.arguments();

@@ -113,7 +113,7 @@ async fn put_once(session: &Session, put: &PutLifecycle) -> Result<Result<PutOut
 
 fn facts(has_namespace: bool, newest: Option<&Row>, counted: Option<&Row>) -> Result<PutFacts, StoreError> {
     let newest = newest.map(declared).transpose()?;
-    let newest = newest.map(|Declared { pin, lifecycle }| (pin.id.version, lifecycle));
+    let newest = newest.map(|Declared { pin, lifecycle, .. }| (pin.id.version, lifecycle));
     let Some(row) = counted else { return Ok(PutFacts { has_namespace, newest, ..PutFacts::default() }) };
     let counted = Reader { table: "lifecycles", row, key: &|| "facts".to_owned() };
     let max: Option<u64> = counted.get("max_stored_bytes")?;

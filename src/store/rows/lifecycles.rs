@@ -59,7 +59,7 @@ pub(in crate::store) fn declared<R: Columns>(row: &R) -> Result<Declared, StoreE
         return Err(row.corrupt("digest", "not that of the declaration"));
     }
     let lifecycle: Lifecycle = serde_json::from_str(text).map_err(|error| row.corrupt("declaration", error))?;
-    Ok(Declared { pin, lifecycle })
+    Ok(Declared::pinned(pin, lifecycle))
 }
 
 /// A digest as its column has it.

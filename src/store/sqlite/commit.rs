@@ -50,7 +50,7 @@ fn write_and_commit(
     let Some(first_position) = decided.events.first().map(|event| event.position) else {
         return Ok(decided);
     };
-    redact::rewrite(&transaction, shard, &decided.events)?;
+    redact::rewrite(&transaction, shard, &decided.events, decided.nothing_up_to)?;
     write::write(&transaction, shard, commit_id, &decided, clock.steady().now)?;
     match transaction.execute_batch("COMMIT") {
         Ok(()) => Ok(decided),

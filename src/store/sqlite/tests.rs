@@ -47,6 +47,7 @@ fn command(run_id: &str, ask: Ask) -> Command {
         request: None,
         principal: Principal::anonymous(),
         oversize: Vec::new(),
+        prepared: crate::domain::Prepared::default(),
         trace: None,
         agents: Agents::All,
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use runledger::authority::{Authority, AuthoritySlot, Turns, WaitMax};
+use runledger::authority::{Authority, AuthoritySlot, Looks, Turns, WaitMax};
 use runledger::claims::{self, Claims};
 use runledger::engine::{self, Engine, Failure};
 use runledger::grpc::health;
@@ -67,6 +67,7 @@ fn backend(process: &Process) -> Authority {
         feed,
         wait_max: WaitMax::new(wait_max),
         turns,
+        looks: Looks::default(),
         seals,
         namespaces,
     }

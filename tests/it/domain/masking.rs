@@ -98,3 +98,41 @@ fn limits_count_what_is_kept() {
     let plain = oversize(start("run-3").metadata(&json!({"password": large})));
     assert_eq!(desk.refused(plain).reason(), "INVALID_FIELD");
 }
+
+#[test]
+fn who_may_not_write_is_refused_before_any_value_is_looked_at() {
+    let mut desk = Desk::with(&shipped("openchrome.task"));
+    desk.apply(start("run-1").with("openchrome.task").lease_ttl_ms(TTL_MS));
+    let large = |epoch: u64| {
+        let command = update("run-1").epoch(epoch).metadata(&json!({"page": "x".repeat(METADATA_BYTES_MAX)}));
+        Command { oversize: vec![runledger::domain::Violation::new("metadata", "is too large")], ..command }
+    };
+    assert_eq!(desk.refused(large(7)).reason(), "LEASE_LOST");
+    assert_eq!(desk.refused(Command { expected_revision: Some(9.into()), ..large(1) }).reason(), "REVISION_MISMATCH");
+    assert_eq!(desk.refused(large(1)).reason(), "INVALID_FIELD");
+}
+
+/// As values of many keys are: before the command is queued.
+#[test]
+fn what_was_masked_before_is_decided_as_what_is_masked_now() {
+    let other = declared("name: openchrome.task\nphases: {p: {initial: true}}\nredact_keys: ['n*']\n", 9);
+    let asked = || {
+        let metadata = json!({"url": "a", "userPassword": "hunter2", "list": [[{"Cookie": 1}]]});
+        start("run-1").with("openchrome.task").input(&json!({"TOKEN": 1, "n": 1})).metadata(&metadata).request("r-1")
+    };
+    let events = [None, Some(true), Some(false)].map(|is_of_the_same| {
+        let mut desk = Desk::with(&shipped("openchrome.task"));
+        let mut command = asked();
+        match is_of_the_same {
+            Some(true) => command.mask_by(&desk.lifecycles[0]),
+            Some(false) => command.mask_by(&other),
+            None => {}
+        }
+        desk.apply(command);
+        assert!(matches!(desk.ask(asked()), Ok(Verdict::Replayed { .. })), "{is_of_the_same:?}");
+        desk.events
+    });
+    assert_eq!(events[0], events[1]);
+    assert_eq!(events[0], events[2], "what another version masks is not believed");
+    assert!(!format!("{events:?}").contains("hunter2"));
+}

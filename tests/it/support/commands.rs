@@ -95,6 +95,7 @@ pub(crate) fn command(run_id: &str, operation: Operation) -> Command {
         principal: Principal::anonymous(),
         agents: Agents::All,
         oversize: Vec::new(),
+        prepared: runledger::domain::Prepared::default(),
         trace: None,
     }
 }

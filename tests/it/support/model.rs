@@ -48,7 +48,6 @@ impl Model {
     /// Decides one command on the state that the ones before it left.
     pub(crate) fn ask(&mut self, command: &Command, now: Time) -> Result<Verdict, Refusal> {
         let lifecycle = lifecycle_of(command, self.runs.get(&command.key));
-        let command = &*masked(self.runs.get(&command.key), command, lifecycle)?;
         let remembered =
             command.request.as_ref().and_then(|request| self.applied.get(&(command.key.clone(), request.id.clone())));
         let run = self.runs.get(&command.key);
@@ -64,6 +63,7 @@ impl Model {
             sides: Found { lease, running: &running, claimed, links: &links, lifecycle, ..Found::default() },
             ..Context::at(now)
         };
+        let command = &*masked(run, command, &context)?;
         match decide(run, command, &context)? {
             Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
             Decision::Replayed { revision } => {

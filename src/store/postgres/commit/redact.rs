@@ -7,9 +7,9 @@ use tokio_postgres::types::{Json, ToSql};
 use super::load::retriable;
 use super::{Failed, before};
 use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
-use crate::domain::{ContentTable, Event, NewEvent, RedactedPath, Redaction, RunKey};
+use crate::domain::{ContentTable, Event, NewEvent, RedactedPath, Redaction, Revision, Run, RunKey};
 use crate::store::PAGE_BYTES_MAX;
-use crate::store::json::Keyframe;
+use crate::store::json::{Keyframe, read_keyframe};
 use crate::store::postgres::rows::{Reader, bigint};
 use crate::store::postgres::sessions::Session;
 use crate::store::redaction::{self, PAGE_EVENTS_MAX, not_all_rewritten};
@@ -29,6 +29,10 @@ from (
         limit $6) as page) as counted
 where stored - pg_column_size(event) < $7
 order by revision";
+
+const KEYFRAME: &str = "-- redact.keyframe
+select keyframe::text as keyframe from run_events
+where shard = $1 and namespace = $2 and run_id = $3 and revision = $4";
 
 /// What the events take less by now is taken from what was measured of them.
 const REWRITE: &str = "-- redact.rewrite
@@ -54,7 +58,7 @@ select count(*) as changed from changed";
 /// The digest of a request that wrote what is taken out would tell of it, also where its event did not keep it.
 const FORGET: &str = "-- redact.forget
 update run_events set request_digest = $5
-where shard = $1 and namespace = $2 and run_id = $3 and revision < $4 and request_digest is not null";
+where shard = $1 and namespace = $2 and run_id = $3 and revision < $4 and request_digest <> $5";
 
 /// The last revision of a run that was measured: of a run's events, later ones have later positions. It is looked for
 /// once, so that no plan of it reads more than the history once.
@@ -105,18 +109,20 @@ const SAY_NOTHING: &str = "-- redact.progress
 update leases set progress_message = '' where shard = $1 and namespace = $2 and run_id = $3 and progress_message <> ''";
 
 /// What is tried of these when the store is opened.
-pub(in crate::store::postgres) const TRIED: [&str; 5] = [READ, REWRITE, FORGET, LINKS, SAY_NOTHING];
+pub(in crate::store::postgres) const TRIED: [&str; 6] = [READ, KEYFRAME, REWRITE, FORGET, LINKS, SAY_NOTHING];
 
-/// Takes out of the log, and of the progress, what a redaction names, for each redaction among these events.
+/// Takes out of the log, and of the progress, what a redaction names, for each redaction among these events. Up to a
+/// revision somebody has looked through the history, and found nothing to take out.
 pub(super) async fn rewrite(
     session: &Session,
     deadline: Instant,
     shard: i16,
     decided: &[NewEvent],
+    nothing_up_to: Revision,
 ) -> Result<(), Failed> {
     for NewEvent { event, .. } in decided {
         if let Some(redaction) = &event.changes.redaction {
-            history(session, deadline, shard, event, redaction).await?;
+            history(session, deadline, shard, (event, redaction), nothing_up_to).await?;
             let RunKey { namespace, run_id } = &event.key;
             let no_digest = NO_DIGEST.as_slice();
             let requests: [&(dyn ToSql + Sync); 5] = [&shard, namespace, run_id, &bigint(event.revision), &no_digest];
@@ -171,19 +177,43 @@ async fn links(
     execute(session, deadline, &rewrite_links(), &[&shard, namespace, run_id, &numbers, &contents]).await
 }
 
+/// The run as the last keyframe up to a revision has it; none where there is none.
+async fn keyframe(
+    session: &Session,
+    deadline: Instant,
+    shard: i16,
+    key: &RunKey,
+    revision: Revision,
+) -> Result<Option<Run>, Failed> {
+    let revision = revision.first_to_fold();
+    if !revision.has_keyframe() {
+        return Ok(None);
+    }
+    let place: [&(dyn ToSql + Sync); 4] = [&shard, &key.namespace, &key.run_id, &bigint(revision)];
+    let rows = before(deadline, session.query(KEYFRAME, &place)).await?.map_err(retriable)?;
+    let text = rows.first().map(|row| Reader { table: "run_events", row, key: &|| shown(key) }.get("keyframe"));
+    Ok(text.transpose()?.map(|text| read_keyframe(key, text)).transpose()?)
+}
+
 async fn history(
     session: &Session,
     deadline: Instant,
     shard: i16,
-    redacted: &Event,
-    redaction: &Redaction,
+    (redacted, redaction): (&Event, &Redaction),
+    nothing_up_to: Revision,
 ) -> Result<(), Failed> {
     let key = &redacted.key;
     let until = bigint(redacted.revision);
     let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");
     let bytes_max = i64::try_from(PAGE_BYTES_MAX).expect("some megabytes");
-    let mut rewriting = Rewriting::of(redaction);
     let mut after = 0_i64;
+    let mut rewriting = match keyframe(session, deadline, shard, key, nothing_up_to).await? {
+        Some(run) => {
+            after = bigint(run.revision);
+            Rewriting::after(redaction, run)
+        }
+        None => Rewriting::of(redaction),
+    };
     loop {
         let place: [&(dyn ToSql + Sync); 7] =
             [&shard, &key.namespace, &key.run_id, &after, &until, &events_max, &bytes_max];

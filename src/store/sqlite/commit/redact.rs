@@ -7,7 +7,7 @@ use rusqlite::{Transaction, params};
 use tokio::time::Instant;
 
 use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
-use crate::domain::{ContentTable, NewEvent, Position, RedactedPath, Redaction, RunKey, Shard};
+use crate::domain::{ContentTable, NewEvent, Position, RedactedPath, Redaction, Revision, Run, RunKey, Shard};
 use crate::store::redaction::{self, PAGE_EVENTS_MAX, WRITER_MAX, not_all_rewritten, too_long};
 use crate::store::rows::events;
 use crate::store::scalars::shown;
@@ -18,6 +18,9 @@ use crate::store::{PAGE_BYTES_MAX, StoreError, json};
 const READ: &str = "-- redact.read
 select revision, at, event, request_id, position, octet_length(event) from run_events
  where shard = ?1 and namespace = ?2 and run_id = ?3 and revision > ?4 and revision < ?5 order by revision limit ?6";
+
+const KEYFRAME: &str = "-- redact.keyframe
+select keyframe from run_events where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4";
 
 /// What the event takes less by now is taken from what was measured.
 const MEASURED: &str = "-- redact.measured
@@ -35,7 +38,7 @@ update run_events set event = coalesce(?3, event), keyframe = coalesce(?4, keyfr
 /// The digest of a request that wrote what is taken out would tell of it, also where its event did not keep it.
 const FORGET: &str = "-- redact.forget
 update run_events set request_digest = ?5
- where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4 and request_digest is not null";
+ where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4 and request_digest <> ?5";
 
 /// The bytes that are taken out of what an event wrote beside its run are taken from what was measured.
 const MEASURED_BESIDE: &str = "-- redact.measured_beside
@@ -63,14 +66,28 @@ pub(in crate::store::sqlite) fn is_among(decided: &[NewEvent]) -> bool {
     decided.iter().any(|new| new.event.changes.redaction.is_some())
 }
 
-/// Takes out of the log, and of the progress, what a redaction names, for each redaction among these events.
-pub(super) fn rewrite(transaction: &Transaction<'_>, shard: Shard, decided: &[NewEvent]) -> Result<(), StoreError> {
+/// Takes out of the log, and of the progress, what a redaction names, for each redaction among these events. Up to a
+/// revision somebody has looked through the history, and found nothing to take out. Where nothing is, nothing is owed.
+pub(super) fn rewrite(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    decided: &[NewEvent],
+    nothing_up_to: Revision,
+) -> Result<(), StoreError> {
     let begun = Instant::now();
     let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");
     for NewEvent { event: redacted, .. } in decided {
         let Some(redaction) = &redacted.changes.redaction else { continue };
         let (key, until) = (&redacted.key, bigint(redacted.revision));
-        let (mut rewriting, mut after) = (Rewriting::of(redaction), 0_i64);
+        let mut after = 0_i64;
+        let mut rewriting = match keyframe(transaction, shard, key, nothing_up_to)? {
+            Some(run) => {
+                after = bigint(run.revision);
+                Rewriting::after(redaction, run)
+            }
+            None => Rewriting::of(redaction),
+        };
+        let mut changed = 0;
         loop {
             let (mut rewritten, mut bytes): (Vec<(Position, Rewritten)>, usize) = (Vec::new(), 0);
             let place = params![shard.0, key.namespace, key.run_id, after, until, events_max];
@@ -89,25 +106,47 @@ pub(super) fn rewrite(transaction: &Transaction<'_>, shard: Shard, decided: &[Ne
             }
             after = last;
             for (position, rewritten) in rewritten {
-                write(transaction, shard, key, position, &rewritten)?;
+                changed += write(transaction, shard, key, position, &rewritten)?;
             }
             if begun.elapsed() > WRITER_MAX {
                 return Err(too_long(key));
             }
         }
-        execute(transaction, FORGET, params![shard.0, key.namespace, key.run_id, until, NO_DIGEST])?;
+        changed += execute(transaction, FORGET, params![shard.0, key.namespace, key.run_id, until, NO_DIGEST])?;
         for table in redaction.paths.iter().filter_map(RedactedPath::table) {
-            take_out(transaction, shard, key, until, table)?;
+            changed += take_out(transaction, shard, key, until, table)?;
         }
         if redaction.is_of_links() {
-            links(transaction, shard, key, until, redaction)?;
+            changed += links(transaction, shard, key, until, redaction)?;
         }
         if redaction.is_of_progress() {
-            execute(transaction, SAY_NOTHING, (shard.0, &key.namespace, &key.run_id))?;
+            changed += execute(transaction, SAY_NOTHING, (shard.0, &key.namespace, &key.run_id))?;
         }
-        cleaner::owe(transaction)?;
+        if changed > 0 {
+            cleaner::owe(transaction)?;
+        }
     }
     Ok(())
+}
+
+/// The run as the last keyframe up to a revision has it; none where there is none.
+fn keyframe(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    key: &RunKey,
+    revision: Revision,
+) -> Result<Option<Run>, StoreError> {
+    let revision = revision.first_to_fold();
+    if !revision.has_keyframe() {
+        return Ok(None);
+    }
+    let mut run = None;
+    each(transaction, KEYFRAME, params![shard.0, key.namespace, key.run_id, bigint(revision)], |row| {
+        let text: &str = Reader { table: "run_events", row, key: &|| shown(key) }.get((0, "keyframe"))?;
+        run = Some(json::read_keyframe(key, text)?);
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(run)
 }
 
 /// Inputs and results are taken out whole.
@@ -117,7 +156,7 @@ fn take_out(
     key: &RunKey,
     until: i64,
     table: ContentTable,
-) -> Result<(), StoreError> {
+) -> Result<usize, StoreError> {
     let name = table.name();
     let rows = format!(
         "-- redact.sizes
@@ -138,7 +177,7 @@ fn take_out(
         "-- redact.{name}
          delete from {name} where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4"
     );
-    execute(transaction, &gone, place).map(drop)
+    execute(transaction, &gone, place)
 }
 
 fn links(
@@ -147,7 +186,7 @@ fn links(
     key: &RunKey,
     until: i64,
     redaction: &Redaction,
-) -> Result<(), StoreError> {
+) -> Result<usize, StoreError> {
     let mut left: Vec<(i64, i64, i64, String)> = Vec::new();
     each(transaction, LINKS, params![shard.0, key.namespace, key.run_id, until], |row| {
         let link = Reader { table: "run_links", row, key: &|| shown(key) };
@@ -158,11 +197,12 @@ fn links(
         }
         Ok(ControlFlow::Continue(()))
     })?;
+    let mut changed = 0;
     for (number, revision, less, content) in left {
         execute(transaction, MEASURED_BESIDE, params![shard.0, key.namespace, key.run_id, revision, less])?;
-        execute(transaction, REWRITE_LINK, params![shard.0, key.namespace, key.run_id, number, content])?;
+        changed += execute(transaction, REWRITE_LINK, params![shard.0, key.namespace, key.run_id, number, content])?;
     }
-    Ok(())
+    Ok(changed)
 }
 
 fn write(
@@ -171,14 +211,14 @@ fn write(
     key: &RunKey,
     position: Position,
     Rewritten { event, keyframe }: &Rewritten,
-) -> Result<(), StoreError> {
+) -> Result<usize, StoreError> {
     if event.is_none() && keyframe.is_none() {
-        return Ok(());
+        return Ok(0);
     }
     let (event, keyframe) = (event.as_ref().map(json::event), keyframe.as_deref().map(json::keyframe));
     execute(transaction, MEASURED, params![shard.0, key.namespace, bigint(position), event, keyframe])?;
     match execute(transaction, REWRITE, params![shard.0, bigint(position), event, keyframe])? {
-        1 => Ok(()),
+        1 => Ok(1),
         _ => Err(not_all_rewritten(key)),
     }
 }

@@ -1,0 +1,116 @@
+//! What is done for a command before it is queued, since its commit would hold up others for it: the values of many keys are
+//! masked, and the history of a run that is to be redacted is looked through. Both are done in turns of the caller's.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::task::yield_now;
+
+use super::lists::Read;
+use super::{Authority, unreadable};
+use crate::domain::sides::lifecycles;
+use crate::domain::{Ask, Command, LedgerEpoch, RedactedPath, Redaction, Revision, RunKey};
+use crate::share::CallerKey;
+use crate::store::query::Reach;
+use crate::wire::problem::Problem;
+
+/// Events that one turn looks at.
+const PAGE_EVENTS_MAX: usize = 256;
+
+/// Looks that are remembered: whoever redacts the same run again and again has its history read once.
+const LOOKS_MAX: usize = 64;
+
+/// What was found by looks through histories.
+#[derive(Debug, Default)]
+pub struct Looks(Mutex<VecDeque<Look>>);
+
+/// Nothing stands at these paths in a run's history, up to this revision: what was found once stays so, since events do
+/// not change but by redactions.
+#[derive(Debug)]
+struct Look {
+    key: RunKey,
+    paths: Vec<RedactedPath>,
+    epoch: LedgerEpoch,
+    nothing_up_to: Revision,
+}
+
+impl Looks {
+    fn nothing_up_to(&self, key: &RunKey, paths: &[RedactedPath], epoch: LedgerEpoch) -> Revision {
+        let looks = self.looks();
+        let found = looks.iter().find(|look| look.epoch == epoch && look.key == *key && look.paths == paths);
+        found.map_or(Revision::NONE, |look| look.nothing_up_to)
+    }
+
+    fn note(&self, look: Look) {
+        let mut looks = self.looks();
+        looks.retain(|known| known.key != look.key || known.paths != look.paths);
+        looks.push_back(look);
+        if looks.len() > LOOKS_MAX {
+            looks.pop_front();
+        }
+    }
+
+    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
+    fn looks(&self) -> MutexGuard<'_, VecDeque<Look>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Authority {
+    /// Does for a command what can be done before it is queued.
+    pub(super) async fn before(&self, caller: CallerKey, command: &mut Command) -> Result<(), Problem> {
+        if let Ask::Redact(redaction) = &command.ask {
+            let redaction = redaction.clone();
+            return Box::pin(self.look_through(caller, command, &redaction)).await;
+        }
+        if command.brings_many_keys() { Box::pin(self.mask_many_keys(caller, command)).await } else { Ok(()) }
+    }
+
+    /// Masks the values by what the run is pinned to. Where that cannot be read, the commit does it, and says why not.
+    async fn mask_many_keys(&self, caller: CallerKey, command: &mut Command) -> Result<(), Problem> {
+        let asked = &*command;
+        let read = |_reach| async move {
+            let found = self.reads.run(caller, &asked.key).await.ok().flatten();
+            let Some(key) = lifecycles::of(asked, found.as_ref().map(|found| &found.run)) else {
+                return Ok(Read::Whole(None));
+            };
+            Ok(Read::Whole(self.store.declared(&key).await.ok().flatten()))
+        };
+        let (declared, _turn) = self.turns.read(caller, read).await?;
+        if let Some(declared) = declared {
+            command.mask_by(&declared);
+        }
+        Ok(())
+    }
+
+    /// Looks through a run's history for what a redaction takes out, up to the first event that has any of it: the commit
+    /// need not read what comes before.
+    async fn look_through(
+        &self,
+        caller: CallerKey,
+        command: &mut Command,
+        redaction: &Redaction,
+    ) -> Result<(), Problem> {
+        let (key, paths) = (command.key.clone(), &redaction.paths);
+        let epoch = self.store.ledger().epoch;
+        let mut after = self.looks.nothing_up_to(&key, paths, epoch);
+        loop {
+            let asked = &key;
+            let read = |reach: Reach| async move {
+                let page = self.store.run_events(asked, after, PAGE_EVENTS_MAX, reach.page_bytes_max()).await;
+                page.map(Read::Whole).map_err(|error| unreadable("RedactRun", asked, &error))
+            };
+            let (page, _turn) = self.turns.read(caller, read).await?;
+            let Some(last) = page.last() else { break };
+            let first = page.iter().find(|event| redaction.takes_out_of(event));
+            after = first.map_or(last.revision, |first| first.revision.before().unwrap_or(Revision::NONE));
+            if first.is_some() {
+                break;
+            }
+            yield_now().await;
+        }
+        command.looked_through(epoch, after);
+        self.looks.note(Look { key, paths: paths.clone(), epoch, nothing_up_to: after });
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Redactions whose history somebody has looked through before the commit.
+
+use runledger::domain::{Ask, Command, LedgerEpoch, RedactedPath, Redaction, Revision};
+use runledger::store::Store;
+use serde_json::json;
+
+use super::asking::apply;
+use super::fixture::Fixture;
+use super::sound::sound;
+use crate::support::commands::{Asking as _, Operation, command, key, start, update};
+
+const SECRET: &str = "hunter2";
+
+/// The events of the runs, of which two have a keyframe.
+const EVENTS: u64 = 70;
+
+/// A run with a secret in the event of one revision.
+async fn spoilt(store: &dyn Store, run_id: &str, spoilt: u64) {
+    apply(store, start(run_id)).await;
+    for revision in 2..=EVENTS {
+        let patch = if revision == spoilt { json!({"deep": {"secret": SECRET}}) } else { json!({"n": revision}) };
+        apply(store, update(run_id).metadata(&patch)).await;
+    }
+}
+
+fn redaction(run_id: &str, looked: Option<(LedgerEpoch, u64)>) -> Command {
+    let paths = vec![RedactedPath::parse("/metadata/deep/secret").unwrap()];
+    let mut command = command(run_id, Operation::Redact);
+    command.ask = Ask::Redact(Redaction { paths, reason: None });
+    if let Some((epoch, revision)) = looked {
+        command.looked_through(epoch, revision.into());
+    }
+    command
+}
+
+/// The revisions after which the run shows the secret, or whose event does.
+async fn shown(store: &dyn Store, run_id: &str) -> Vec<u64> {
+    let mut shown = Vec::new();
+    for event in store.run_events(&key(run_id), Revision::NONE, 1_000, usize::MAX).await.unwrap() {
+        let run = store.run_at(&key(run_id), event.revision).await.unwrap().unwrap();
+        if format!("{event:?} {run:?}").contains(SECRET) {
+            shown.push(event.revision.get());
+        }
+    }
+    shown
+}
+
+pub(crate) async fn a_history_is_rewritten_from_where_the_first_of_it_was_found<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let epoch = store.ledger().epoch;
+    for (run_id, at) in [("early", 2), ("on-a-keyframe", 32), ("after-it", 33), ("late", EVENTS)] {
+        spoilt(store, run_id, at).await;
+        assert_eq!(shown(store, run_id).await, (at..=EVENTS).collect::<Vec<_>>());
+        apply(store, redaction(run_id, Some((epoch, at - 1)))).await;
+        assert_eq!(shown(store, run_id).await, [0; 0], "{run_id}");
+    }
+    sound(store).await;
+}
+
+/// It says that nothing is there where something is: what comes before is not read.
+pub(crate) async fn a_history_that_was_looked_through_is_not_read_again<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    spoilt(store, "run", 2).await;
+    apply(store, redaction("run", Some((store.ledger().epoch, EVENTS)))).await;
+    assert_eq!(shown(store, "run").await.first(), Some(&2));
+    apply(store, redaction("run", None)).await;
+    assert_eq!(shown(store, "run").await, [0; 0]);
+}
+
+pub(crate) async fn a_look_at_another_past_is_not_believed<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    spoilt(store, "run", 2).await;
+    let another = LedgerEpoch::from(store.ledger().epoch.get() + 1);
+    apply(store, redaction("run", Some((another, EVENTS)))).await;
+    assert_eq!(shown(store, "run").await, [0; 0]);
+    sound(store).await;
+}
