@@ -5,5 +5,6 @@ mod bounds;
 mod greedy;
 pub(crate) mod honest;
 mod offered;
+mod shared;
 mod strict;
 mod table;

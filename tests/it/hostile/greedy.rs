@@ -22,9 +22,6 @@ use crate::support::postgres::{Database, variable};
 use beside::{Met, honest};
 use kinds::{Asked, Got, Greedy, Size};
 
-/// The time in which a greedy caller takes what it holds.
-const BEGINS_WITHIN: Duration = Duration::from_secs(3);
-
 /// A greedy caller at work. Its threads run when nobody else would, as if it were on machines of its own: what it does to
 /// others is what it makes the server do.
 struct AtWork {
@@ -36,10 +33,10 @@ impl AtWork {
     async fn begin(greedy: Greedy, server: &Server, size: Size, cursors: Vec<String>, time: Duration) -> Self {
         let runtime =
             Builder::new_multi_thread().worker_threads(2).on_thread_start(when_idle).enable_all().build().unwrap();
-        let until = Instant::now() + BEGINS_WITHIN + time;
+        let until = Instant::now() + greedy.begins_within() + time;
         let asked = Arc::new(Asked { address: server.address, size, until, cursors, got: Got::default() });
         runtime.spawn(greedy.take(asked.clone()));
-        sleep(BEGINS_WITHIN).await;
+        sleep(greedy.begins_within()).await;
         Self { asked, runtime: Some(runtime) }
     }
 }

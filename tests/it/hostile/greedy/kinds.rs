@@ -6,22 +6,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use runledger_proto::headers::AGENT_ID;
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+use runledger_proto::headers::{AGENT_ID, NAMESPACE};
+use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
+use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
 use runledger_proto::v1::watch_runs_request::Initial;
 use runledger_proto::v1::watch_runs_response::Frame;
 use runledger_proto::v1::{
-    ClaimNextRunRequest, CountRunsRequest, ListRunsRequest, MaxRunning, Run, RunFilter, StartRunRequest,
-    WaitRunRequest, WatchRunsRequest,
+    ClaimNextRunRequest, CountRunsRequest, CreateNamespaceRequest, GetRunRequest, ListRunsRequest, MaxRunning,
+    PutLifecycleRequest, RedactRunRequest, Run, RunFilter, RunView, StartRunRequest, UpdateRunRequest, WaitRunRequest,
+    WatchRunsRequest,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::{Request, Status};
+use tonic::{IntoRequest, Request, Status};
 
-use crate::process::calls::{Step, ask};
+use crate::process::calls::{Step, ask, bulk};
 use crate::process::server::{Client, Server, client};
 
 /// Connections of a greedy caller that needs many: each takes 1,024 streams.
 const CONNECTIONS: usize = 12;
+
+/// Namespaces of one caller.
+const NAMESPACES: u64 = 40;
 
 /// A greedy caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +58,22 @@ pub(super) enum Greedy {
     StoppedReading,
     /// Claims of runs with 40,000 values of a limited label, each of which is full.
     Values,
+    /// 4 callers that come on a new connection for each claim, by a filter that nobody has used before.
+    ClaimsOfNewcomers,
+    /// 4 callers that come on a new connection for each count of everything.
+    CountsOfNewcomers,
+    /// Lists of everything in 40 namespaces, one after the other.
+    ManyNamespaces,
+    /// 4 callers that bring 16,000 keys each time, to be held against 32 patterns, and may not write the run.
+    ManyKeys,
+    /// 4 callers that take nothing out of a long history, again and again.
+    Redactions,
+    /// 64 reads at a time of a run with all that stands beside it.
+    WholeReads,
 }
 
 impl Greedy {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::ClaimFilters,
         Self::NewClaimFilters,
         Self::NamedClaims,
@@ -66,7 +86,37 @@ impl Greedy {
         Self::FallenBehind,
         Self::StoppedReading,
         Self::Values,
+        Self::ClaimsOfNewcomers,
+        Self::CountsOfNewcomers,
+        Self::ManyNamespaces,
+        Self::ManyKeys,
+        Self::Redactions,
+        Self::WholeReads,
     ];
+
+    /// The time in which the caller takes what it holds: one that holds nothing is greedy at once.
+    pub(super) fn begins_within(self) -> Duration {
+        match self {
+            Self::ClaimFilters
+            | Self::NewClaimFilters
+            | Self::NamedClaims
+            | Self::Listers
+            | Self::CountsGivenUp
+            | Self::Waits
+            | Self::WaitsApart
+            | Self::NarrowWatchers
+            | Self::LabelWatchers
+            | Self::FallenBehind
+            | Self::StoppedReading
+            | Self::Values => Duration::from_secs(3),
+            Self::ClaimsOfNewcomers
+            | Self::CountsOfNewcomers
+            | Self::ManyNamespaces
+            | Self::ManyKeys
+            | Self::Redactions
+            | Self::WholeReads => Duration::from_millis(300),
+        }
+    }
 
     /// Whether its watches begin at the log's beginning.
     fn begins_far_back(self) -> bool {
@@ -85,6 +135,48 @@ impl Greedy {
             | Self::NamedClaims
             | Self::NarrowWatchers
             | Self::LabelWatchers => {}
+            Self::ClaimsOfNewcomers | Self::CountsOfNewcomers => {
+                let pending = |_| StartRunRequest { deferred: true, ..in_thread("pending") };
+                start_many(server, size.of(100_000), pending).await;
+            }
+            Self::ManyNamespaces => {
+                let mut namespaces = NamespaceServiceClient::new(server.wire());
+                for nth in 0..NAMESPACES {
+                    let made = CreateNamespaceRequest { name: format!("many-{nth}"), ..Default::default() };
+                    namespaces.create_namespace(made).await.unwrap();
+                }
+                let within = |nth: usize| in_one_of_many(nth as u64, in_thread("listed"));
+                start_many(server, size.of(40_000), within).await;
+            }
+            Self::ManyKeys => {
+                let patterns: Vec<String> = (0..32).map(|nth| format!("\"*q{nth}z*\"")).collect();
+                let declaration = format!(
+                    "name: masks\nphases: {{any: {{initial: true}}}}\nredact_keys: [{}]\n",
+                    patterns.join(", ")
+                );
+                let put = PutLifecycleRequest { declaration };
+                LifecycleServiceClient::new(server.wire()).put_lifecycle(put).await.unwrap();
+                let (run_id, lifecycle) = ("keys".to_owned(), "masks".to_owned());
+                let lease_ttl = Some(Duration::from_mins(10).try_into().unwrap());
+                let start = StartRunRequest { run_id, lifecycle, lease_ttl, ..in_thread("keys") };
+                server.client().start_run(start).await.unwrap();
+            }
+            Self::Redactions => {
+                let mut client = server.client();
+                ask(&mut client, "long", Step::Start, "").await.unwrap();
+                ask(&mut client, "long", Step::Bulk, "").await.unwrap();
+                for nth in 0..size.of(1_300) {
+                    ask(&mut client, "long", Step::Update(nth), "").await.unwrap();
+                }
+            }
+            Self::WholeReads => {
+                let mut client = server.client();
+                let contents = || Some(bulk());
+                let start = StartRunRequest { run_id: "whole".to_owned(), input: contents(), ..in_thread("whole") };
+                client.start_run(start).await.unwrap();
+                let update = UpdateRunRequest { run_id: "whole".to_owned(), result: contents(), ..Default::default() };
+                client.update_run(update).await.unwrap();
+            }
             Self::Listers => start_many(server, size.of(2_000), |n| in_thread(&format!("thread-{}", n % 7))).await,
             Self::CountsGivenUp | Self::FallenBehind => {
                 start_many(server, size.of(20_000), |_| in_thread("behind")).await;
@@ -163,7 +255,13 @@ impl Greedy {
             Self::NarrowWatchers | Self::LabelWatchers => size.of(5_000),
             Self::FallenBehind => size.of(50),
             Self::StoppedReading => size.of(300),
-            Self::Values => 4,
+            Self::WholeReads => 64,
+            Self::Values
+            | Self::ClaimsOfNewcomers
+            | Self::CountsOfNewcomers
+            | Self::ManyNamespaces
+            | Self::ManyKeys
+            | Self::Redactions => 4,
         }
     }
 
@@ -217,6 +315,38 @@ impl Greedy {
                 sleep(Duration::from_mins(1)).await;
             }
             Self::Values => got.note(claim_value(client).await.map(drop)).await,
+            Self::ClaimsOfNewcomers => {
+                static NEWCOMERS: AtomicU64 = AtomicU64::new(0);
+                let workflow_id = format!("newcomer-{}", NEWCOMERS.fetch_add(1, Ordering::Relaxed));
+                let mut client = self::client(asked.address);
+                got.note(client.claim_next_run(claim(&workflow_id, Duration::ZERO)).await.map(drop)).await;
+            }
+            Self::CountsOfNewcomers => {
+                let count = CountRunsRequest { by_phase: true, by_suspension: true, ..CountRunsRequest::default() };
+                got.note(self::client(asked.address).count_runs(count).await.map(drop)).await;
+            }
+            Self::ManyNamespaces => {
+                static LISTS: AtomicU64 = AtomicU64::new(0);
+                let list = ListRunsRequest { page_size: 1_000, ..ListRunsRequest::default() };
+                let list = in_one_of_many(LISTS.fetch_add(1, Ordering::Relaxed), list);
+                got.note(client.list_runs(list).await.map(drop)).await;
+            }
+            Self::ManyKeys => {
+                let fields = (0..16_000).map(|nth| (format!("k{nth}"), Value { kind: Some(Kind::BoolValue(true)) }));
+                let metadata = Some(Struct { fields: fields.collect() });
+                let update = UpdateRunRequest { run_id: "keys".to_owned(), metadata, ..UpdateRunRequest::default() };
+                got.note(client.update_run(update).await.map(drop)).await;
+            }
+            Self::Redactions => {
+                let (run_id, paths) = ("long".to_owned(), vec!["/metadata/no/such".to_owned()]);
+                let redact = RedactRunRequest { run_id, paths, ..RedactRunRequest::default() };
+                got.note(client.redact_run(redact).await.map(drop)).await;
+            }
+            Self::WholeReads => {
+                let view = Some(RunView::Whole.into());
+                let get = GetRunRequest { run_id: "whole".to_owned(), view, ..GetRunRequest::default() };
+                got.note(client.get_run(get).await.map(drop)).await;
+            }
         }
     }
 }
@@ -323,7 +453,17 @@ async fn cursor(server: &Server) -> String {
     caught_up.cursor
 }
 
-async fn start_many(server: &Server, count: usize, request: impl Fn(usize) -> StartRunRequest) {
+/// A request in one of the many namespaces.
+fn in_one_of_many<M>(nth: u64, message: M) -> Request<M> {
+    let (mut request, namespace) = (Request::new(message), format!("many-{}", nth % NAMESPACES));
+    request.metadata_mut().insert(NAMESPACE, namespace.parse().expect("visible characters"));
+    request
+}
+
+async fn start_many<R>(server: &Server, count: usize, request: impl Fn(usize) -> R)
+where
+    R: IntoRequest<StartRunRequest>,
+{
     let client = server.client();
     for chunk in (0..count).collect::<Vec<_>>().chunks(256) {
         let starts = chunk.iter().map(|n| {
