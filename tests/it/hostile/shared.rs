@@ -29,7 +29,11 @@ fn the_page_tells_of_each_call_what_it_shares_and_of_no_other() {
     let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap();
     for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
         let shares = told.remove(method.name());
-        assert!(shares.is_some_and(|shares| !shares.is_empty()), "docs/limits.md does not say what {} shares", method.name());
+        assert!(
+            shares.is_some_and(|shares| !shares.is_empty()),
+            "docs/limits.md does not say what {} shares",
+            method.name()
+        );
     }
     assert!(told.is_empty(), "there is no such call: {told:?}");
 }
