@@ -258,18 +258,14 @@ impl Walk {
     /// Goes on from where it was, or from where another claimer has read to, and begins here where it has not begun.
     /// Returns the count of news at its beginning.
     fn goes_on_from(&mut self, after: &mut ClaimPlace, (news, is_whole): (u64, bool)) -> u64 {
-        match &self.at {
-            Some((place, news)) => {
-                // A reading of everything sees all by itself.
-                let furthest = if is_whole { place } else { place.max(&*after) };
-                *after = furthest.clone();
-                *news
-            }
-            None => {
-                self.whole_since = is_whole.then(Instant::now);
-                news
-            }
-        }
+        let Some((place, news)) = &self.at else {
+            self.whole_since = is_whole.then(Instant::now);
+            return news;
+        };
+        // A reading of everything sees all by itself.
+        let furthest = if is_whole { place } else { place.max(&*after) };
+        *after = furthest.clone();
+        *news
     }
 
     fn read_to(&mut self, place: ClaimPlace, news: u64) {

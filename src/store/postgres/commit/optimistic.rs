@@ -33,6 +33,7 @@ use crate::store::{CommitError, Unsettled, told};
 use crate::telemetry::{chain, record, traces};
 
 /// The outcome of an optimistic commit.
+#[expect(clippy::large_enum_variant, reason = "one for each commit, and taken apart at once")]
 pub(in crate::store::postgres) enum Optimistic {
     Committed(Decided),
     /// Surely not applied: there were no hints, or a wrong one, or the statement failed.
