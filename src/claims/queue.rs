@@ -166,37 +166,43 @@ impl Queue {
         walk: &mut Walk,
         mut whole_since: tokio::sync::MutexGuard<'_, Option<Instant>>,
     ) -> Result<Read<'_>, StoreError> {
-        // Another claimer may have read while this one waited for its turn. The first reading of a queue is a whole one.
-        let is_whole = walk.is_whole() || (sees_all && whole_since.is_none() && !walk.goes_on());
-        let (mut after, news) = self.backlog().begin_walk(taker, is_whole);
-        let news = walk.goes_on_from(&mut after, (news, is_whole));
-        let mut candidate = self.known(taker);
-        if candidate.is_none() && after != ClaimPlace::end() {
-            let feed = self.backlog().begin_page();
-            let page = waiting(runs, &self.key, (self.page_runs_max, walk.reach()), &after).await?;
-            let run_id;
-            (run_id, after) = self.backlog().end_page(&after, feed, page, taker);
-            candidate = run_id.map(|run_id| Candidate { queue: self, run_id, is_decided: false });
+        loop {
+            // Another claimer may have read while this one waited for its turn. The first reading of a queue is a whole one.
+            let is_whole = walk.is_whole() || (sees_all && whole_since.is_none() && !walk.goes_on());
+            let (mut after, news) = self.backlog().begin_walk(taker, is_whole);
+            let news = walk.goes_on_from(&mut after, (news, is_whole));
+            let mut candidate = self.known(taker);
+            let reads = candidate.is_none() && after != ClaimPlace::end();
+            if reads {
+                let feed = self.backlog().begin_page();
+                let page = waiting(runs, &self.key, (self.page_runs_max, walk.reach()), &after).await?;
+                let run_id;
+                (run_id, after) = self.backlog().end_page(&after, feed, page, taker);
+                candidate = run_id.map(|run_id| Candidate { queue: self, run_id, is_decided: false });
+            }
+            if candidate.is_some() {
+                return Ok(Read::Whole(candidate));
+            }
+            if after != ClaimPlace::end() {
+                walk.read_to(after, news);
+                return Ok(Read::Part);
+            }
+            self.backlog().end_walk(taker, news);
+            if let Some(begun) = walk.whole_since {
+                let full = self.backlog().full();
+                self.look_for_room(runs, &full).await?;
+                *whole_since = Some(begun);
+                return Ok(Read::Whole(self.known(taker)));
+            }
+            if !sees_all || *whole_since > Some(came) {
+                return Ok(Read::Whole(None));
+            }
+            *walk = Walk { is_to_be_whole: true, ..Walk::default() };
+            // Where nothing was left to be read, this turn has read no page yet.
+            if reads {
+                return Ok(Read::Part);
+            }
         }
-        if candidate.is_some() {
-            return Ok(Read::Whole(candidate));
-        }
-        if after != ClaimPlace::end() {
-            walk.read_to(after, news);
-            return Ok(Read::Part);
-        }
-        self.backlog().end_walk(taker, news);
-        if let Some(begun) = walk.whole_since {
-            let full = self.backlog().full();
-            self.look_for_room(runs, &full).await?;
-            *whole_since = Some(begun);
-            return Ok(Read::Whole(self.known(taker)));
-        }
-        if !sees_all || *whole_since > Some(came) {
-            return Ok(Read::Whole(None));
-        }
-        *walk = Walk { is_to_be_whole: true, ..Walk::default() };
-        Ok(Read::Part)
     }
 
     fn known(&self, taker: Taker<'_>) -> Option<Candidate<'_>> {
