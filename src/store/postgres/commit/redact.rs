@@ -202,6 +202,10 @@ async fn history(
     (redacted, redaction): (&Event, &Redaction),
     nothing_up_to: Revision,
 ) -> Result<(), Failed> {
+    // Where nothing came since the look, there is nothing to be read.
+    if nothing_up_to.next() == redacted.revision {
+        return Ok(());
+    }
     let key = &redacted.key;
     let until = bigint(redacted.revision);
     let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");

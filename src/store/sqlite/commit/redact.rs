@@ -7,7 +7,7 @@ use rusqlite::{Transaction, params};
 use tokio::time::Instant;
 
 use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
-use crate::domain::{ContentTable, NewEvent, Position, RedactedPath, Redaction, Revision, Run, RunKey, Shard};
+use crate::domain::{ContentTable, Event, NewEvent, Position, RedactedPath, Redaction, Revision, Run, RunKey, Shard};
 use crate::store::redaction::{self, PAGE_EVENTS_MAX, WRITER_MAX, not_all_rewritten, too_long};
 use crate::store::rows::events;
 use crate::store::scalars::shown;
@@ -74,44 +74,13 @@ pub(super) fn rewrite(
     decided: &[NewEvent],
     nothing_up_to: Revision,
 ) -> Result<(), StoreError> {
-    let begun = Instant::now();
-    let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");
     for NewEvent { event: redacted, .. } in decided {
         let Some(redaction) = &redacted.changes.redaction else { continue };
         let (key, until) = (&redacted.key, bigint(redacted.revision));
-        let mut after = 0_i64;
-        let mut rewriting = match keyframe(transaction, shard, key, nothing_up_to)? {
-            Some(run) => {
-                after = bigint(run.revision);
-                Rewriting::after(redaction, run)
-            }
-            None => Rewriting::of(redaction),
-        };
-        let mut changed = 0;
-        loop {
-            let (mut rewritten, mut bytes): (Vec<(Position, Rewritten)>, usize) = (Vec::new(), 0);
-            let place = params![shard.0, key.namespace, key.run_id, after, until, events_max];
-            let mut last = after;
-            each(transaction, READ, place, |row| {
-                let event = events::event(row, key)?;
-                last = bigint(event.revision);
-                let of_event = Reader { table: "run_events", row, key: &|| shown(key) };
-                let size: u64 = of_event.get((5, "event"))?;
-                bytes += usize::try_from(size).unwrap_or(usize::MAX);
-                rewritten.push((of_event.get((4, "position"))?, rewriting.next(&event)));
-                Ok(if bytes < PAGE_BYTES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
-            })?;
-            if rewritten.is_empty() {
-                break;
-            }
-            after = last;
-            for (position, rewritten) in rewritten {
-                changed += write(transaction, shard, key, position, &rewritten)?;
-            }
-            if begun.elapsed() > WRITER_MAX {
-                return Err(too_long(key));
-            }
-        }
+        // Where no event came since the look, there is nothing to be read.
+        let is_looked_through = nothing_up_to.next() == redacted.revision;
+        let mut changed =
+            if is_looked_through { 0 } else { history(transaction, shard, (redacted, redaction), nothing_up_to)? };
         changed += execute(transaction, FORGET, params![shard.0, key.namespace, key.run_id, until, NO_DIGEST])?;
         for table in redaction.paths.iter().filter_map(RedactedPath::table) {
             changed += take_out(transaction, shard, key, until, table)?;
@@ -127,6 +96,46 @@ pub(super) fn rewrite(
         }
     }
     Ok(())
+}
+
+/// Writes the events and keyframes of a run anew that have any of it, and tells how many.
+fn history(
+    transaction: &Transaction<'_>,
+    shard: Shard,
+    (redacted, redaction): (&Event, &Redaction),
+    nothing_up_to: Revision,
+) -> Result<usize, StoreError> {
+    let begun = Instant::now();
+    let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");
+    let (key, until) = (&redacted.key, bigint(redacted.revision));
+    let before = keyframe(transaction, shard, key, nothing_up_to)?;
+    let mut after = before.as_ref().map_or(0, |run| bigint(run.revision));
+    let mut rewriting = before.map_or_else(|| Rewriting::of(redaction), |run| Rewriting::after(redaction, run));
+    let mut changed = 0;
+    loop {
+        let (mut rewritten, mut bytes): (Vec<(Position, Rewritten)>, usize) = (Vec::new(), 0);
+        let place = params![shard.0, key.namespace, key.run_id, after, until, events_max];
+        let mut last = after;
+        each(transaction, READ, place, |row| {
+            let event = events::event(row, key)?;
+            last = bigint(event.revision);
+            let of_event = Reader { table: "run_events", row, key: &|| shown(key) };
+            let size: u64 = of_event.get((5, "event"))?;
+            bytes += usize::try_from(size).unwrap_or(usize::MAX);
+            rewritten.push((of_event.get((4, "position"))?, rewriting.next(&event)));
+            Ok(if bytes < PAGE_BYTES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        if rewritten.is_empty() {
+            return Ok(changed);
+        }
+        after = last;
+        for (position, rewritten) in rewritten {
+            changed += write(transaction, shard, key, position, &rewritten)?;
+        }
+        if begun.elapsed() > WRITER_MAX {
+            return Err(too_long(key));
+        }
+    }
 }
 
 /// The run as the last keyframe up to a revision has it; none where there is none.
