@@ -30,6 +30,7 @@ mod start;
 mod surface;
 mod suspension;
 mod texts;
+mod turns;
 mod updates;
 mod values;
 mod wait_run;

@@ -33,7 +33,7 @@ async fn said<H: Health>(health: &HealthServer<H>, service: &str) -> ServingStat
     HealthClient::new(health.clone()).check(of(service)).await.unwrap().into_inner().status()
 }
 
-fn backend(process: &Process) -> Authority {
+pub(super) fn backend(process: &Process) -> Authority {
     let store = process.store.clone();
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
     let engine = Arc::new(Engine::start(
