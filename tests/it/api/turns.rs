@@ -25,9 +25,9 @@ fn call<M>(connection: u64, message: M) -> Call<M> {
     Call { caller, key: CallerKey::of(connection, None), until: Until::never(), trace: None, message }
 }
 
-fn keys(count: u32) -> Option<Struct> {
+fn keys(count: u32) -> Struct {
     let value = |nth| (format!("k{nth}"), Value { kind: Some(Kind::NumberValue(f64::from(nth))) });
-    Some(Struct { fields: (0..count).map(value).collect() })
+    Struct { fields: (0..count).map(value).collect() }
 }
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn whatever_a_few_bytes_make_large_waits_for_a_turn_and_all_else_does_not(
     let authority = &backend(&process);
     let run_id = || "run-1".to_owned();
     let task_thread_id = "thread".to_owned();
-    let start = v1::StartRunRequest { run_id: run_id(), task_thread_id, input: keys(3), ..Default::default() };
+    let start = v1::StartRunRequest { run_id: run_id(), task_thread_id, input: Some(keys(3)), ..Default::default() };
     authority.start_run(call(1, start)).await.unwrap();
     let link = v1::Link { rel: "url".to_owned(), target: "there".to_owned(), ..v1::Link::default() };
     let update = v1::UpdateRunRequest { run_id: run_id(), links: vec![link], ..Default::default() };
@@ -72,8 +72,8 @@ async fn whatever_a_few_bytes_make_large_waits_for_a_turn_and_all_else_does_not(
         true list_lifecycles(v1::ListLifecyclesRequest::default());
         true get_lifecycle(v1::GetLifecycleRequest { lifecycle: "no-such".to_owned() });
         true redact_run(redact);
-        true update_run(v1::UpdateRunRequest { run_id: run_id(), metadata: keys(300), ..Default::default() });
-        false update_run(v1::UpdateRunRequest { run_id: run_id(), metadata: keys(200), ..Default::default() });
+        true update_run(v1::UpdateRunRequest { run_id: run_id(), metadata: Some(keys(300)), ..Default::default() });
+        false update_run(v1::UpdateRunRequest { run_id: run_id(), metadata: Some(keys(200)), ..Default::default() });
         false get_run(v1::GetRunRequest { run_id: run_id(), ..Default::default() });
         false check_transition(check);
         false get_namespace(v1::GetNamespaceRequest { name: "default".to_owned() });

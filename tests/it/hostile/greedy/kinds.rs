@@ -149,13 +149,7 @@ impl Greedy {
                 start_many(server, size.of(40_000), within).await;
             }
             Self::ManyKeys => {
-                let patterns: Vec<String> = (0..32).map(|nth| format!("\"*q{nth}z*\"")).collect();
-                let declaration = format!(
-                    "name: masks\nphases: {{any: {{initial: true}}}}\nredact_keys: [{}]\n",
-                    patterns.join(", ")
-                );
-                let put = PutLifecycleRequest { declaration };
-                LifecycleServiceClient::new(server.wire()).put_lifecycle(put).await.unwrap();
+                put_masks(server).await;
                 let (run_id, lifecycle) = ("keys".to_owned(), "masks".to_owned());
                 let lease_ttl = Some(Duration::from_mins(10).try_into().unwrap());
                 let start = StartRunRequest { run_id, lifecycle, lease_ttl, ..in_thread("keys") };
@@ -397,6 +391,14 @@ impl Got {
 
 fn in_thread(task_thread_id: &str) -> StartRunRequest {
     StartRunRequest { task_thread_id: task_thread_id.to_owned(), ..StartRunRequest::default() }
+}
+
+/// Puts a lifecycle with as many patterns as there may be.
+async fn put_masks(server: &Server) {
+    let patterns: Vec<String> = (0..32).map(|nth| format!("\"*q{nth}z*\"")).collect();
+    let declaration =
+        format!("name: masks\nphases: {{any: {{initial: true}}}}\nredact_keys: [{}]\n", patterns.join(", "));
+    LifecycleServiceClient::new(server.wire()).put_lifecycle(PutLifecycleRequest { declaration }).await.unwrap();
 }
 
 /// A claim of a workflow's runs.
