@@ -1,4 +1,5 @@
-//! Replicas whose machines have wrong clocks: on Postgres the database's clock decides, and nothing else.
+//! Machines with wrong clocks: on Postgres the database's clock says what time it is, and on SQLite the server's; and what is
+//! over is over by the time that passes, also in ledgers that the release before left with a time to come.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,7 +7,8 @@ use std::time::Duration;
 
 use prost_types::Duration as WireDuration;
 use runledger_proto::v1::{
-    ClaimRunRequest, CompleteRunRequest, HeartbeatRunRequest, Run, RunStatus, StartRunRequest, WaitRunRequest,
+    ClaimRunRequest, CompleteRunRequest, HeartbeatRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest,
+    WaitRunRequest,
 };
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -15,23 +17,38 @@ use tonic::Code;
 
 use super::calls::reason;
 use super::data::Data;
-use super::server::{Process, SOON, Server};
+use super::server::{Process, SOON, Server, eventually, run};
 use crate::support::postgres::Database;
 
 const HOUR: i64 = 3_600;
 
-/// Loaded in front of the C library, it lets a process see the time of day so many seconds off.
+const YEAR_AND_MORE: i64 = 400 * 24 * HOUR;
+
+/// Loaded in front of the C library, it lets a process see the time of day so many seconds off: by a variable, or by what a
+/// file says at the moment.
 const SHIFTED: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
+
+static long off_by(void) {
+    const char *seconds = getenv("CLOCK_OFF_BY"), *path = getenv("CLOCK_FILE");
+    char text[32] = {0};
+    int file = path ? open(path, O_RDONLY) : -1;
+    if (file >= 0) {
+        if (read(file, text, sizeof text - 1) > 0) seconds = text;
+        close(file);
+    }
+    return seconds ? atol(seconds) : 0;
+}
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
     int (*real)(clockid_t, struct timespec *) = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int failed = real(clock, time);
-    const char *seconds = getenv("CLOCK_OFF_BY");
-    if (!failed && clock == CLOCK_REALTIME && seconds) time->tv_sec += atol(seconds);
+    if (!failed && clock == CLOCK_REALTIME) time->tv_sec += off_by();
     return failed;
 }
 "#;
@@ -131,4 +148,119 @@ async fn replicas_an_hour_ahead_and_behind_end_no_lease_too_soon_or_too_late() {
     let done = behind.client().complete_run(done).await.unwrap().into_inner().run.unwrap();
     assert_eq!((done.status(), done.revision), (RunStatus::Completed, 2));
     data.sound().await;
+}
+
+fn limited(run_id: &str, timeout: i64) -> StartRunRequest {
+    StartRunRequest { run_timeout: Some(seconds(timeout)), ..leased(run_id, 3_600) }
+}
+
+/// Starts a run with each deadline that a call can set for two seconds from now, and one whose worker is gone; their ids.
+async fn start_what_ends(server: &Server, round: &str) -> [(String, &'static str); 4] {
+    let id = |name: &str| format!("{name}-{round}");
+    start(server, limited(&id("run"), 2)).await;
+    let deferred = StartRunRequest { deferred: true, start_timeout: Some(seconds(2)), ..leased(&id("start"), 0) };
+    start(server, StartRunRequest { lease_ttl: None, ..deferred }).await;
+    start(server, leased(&id("grace"), 3_600)).await;
+    let grace = RequestAbortRequest { run_id: id("grace"), grace: Some(seconds(2)), ..RequestAbortRequest::default() };
+    server.client().request_abort(grace).await.unwrap();
+    start(server, leased(&id("dead"), 2)).await;
+    [(id("run"), "TIMEOUT"), (id("start"), "TIMEOUT"), (id("grace"), "ABORT_GRACE_EXPIRED"), (id("dead"), "ORPHANED")]
+}
+
+/// The time that it is, as a run that starts now bears it.
+async fn time_of_a_start(server: &Server, run_id: &str) -> i64 {
+    start(server, leased(run_id, 3_600)).await.started_at.unwrap().seconds
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_wrong_for_a_moment_stops_no_deadline_and_is_told_of() {
+    let directory = TempDir::new().unwrap();
+    let (library, clock) = (shifted(&directory), directory.path().join("clock"));
+    let set = |seconds: i64| std::fs::write(&clock, seconds.to_string()).unwrap();
+    set(0);
+    let store = format!("sqlite:{}", directory.path().join("ledger.db").display());
+    let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("CLOCK_FILE", clock.to_str().unwrap())];
+    let server =
+        Server::of(Process::spawn_with(&["serve", "--listen", "127.0.0.1:0", "--store", &store], &environment));
+    let server = server.await;
+    server.is_ready().await;
+    let before = time_of_a_start(&server, "before").await;
+    for (n, by) in [YEAR_AND_MORE, -YEAR_AND_MORE].into_iter().enumerate() {
+        set(by);
+        let round = format!("wrong-{n}");
+        let there = start_what_ends(&server, &round).await;
+        let wrong = start(&server, limited(&format!("last-{n}"), 8)).await;
+        let steps = |text: &str| text.matches("the clock was set").count();
+        assert!(eventually(SOON, async || (steps(&server.process.said()) > 2 * n).then_some(())).await.is_some());
+        set(0);
+        let here = start_what_ends(&server, &format!("right-{n}")).await;
+        for (run_id, reason) in there.into_iter().chain(here) {
+            let ended = ended(&server, &run_id).await;
+            assert_eq!(ended.reason_code, reason, "{run_id}");
+            let (from, to) = (ended.started_at.unwrap(), ended.completed_at.unwrap());
+            assert!((from.seconds, from.nanos) <= (to.seconds, to.nanos), "{run_id}: no time of a run falls");
+        }
+        let after = time_of_a_start(&server, &format!("after-{n}")).await;
+        assert!((0..600).contains(&(after - before)), "a run that starts later bears the time that it is, not {after}");
+        // The last event is of the run whose times are wrong.
+        assert_eq!(ended(&server, &wrong.run_id).await.reason_code, "TIMEOUT");
+        if by > 0 {
+            let (code, said) = run(&["doctor", "--store", &store]).await;
+            assert!(code == 1 && said.contains("ahead of the store's clock"), "{code}: {said}");
+        }
+    }
+    let said = server.process.said();
+    assert_eq!(said.matches("the clock was set").count(), 4, "each step is said once: {said}");
+    let (code, said) = run(&["verify", "--store", &store]).await;
+    assert_eq!(code, 0, "{said}");
+}
+
+/// The release before this one works on a ledger while its clock is 400 days ahead; then this one does, by the right clock.
+async fn goes_on_by_the_right_clock(data: &Data, older: Process) {
+    let mut older = Server::of(older).await;
+    older.is_ready().await;
+    start(&older, limited("before", 8)).await;
+    start(&older, limited("long", 3_600)).await;
+    start(&older, leased("dead", 20)).await;
+    older.process.kill();
+    if matches!(data, Data::Postgres(_)) {
+        let name = data.sql("select current_database()").await[0][0].clone().unwrap();
+        data.sql(&format!("alter database {name} reset search_path; drop schema clock cascade")).await;
+    }
+    let server = Server::start_with(&["--store", &data.store(), "--migrate"]).await;
+    server.is_ready().await;
+    let begun = std::time::Instant::now();
+    assert_eq!(ended(&server, "before").await.reason_code, "TIMEOUT");
+    assert_eq!(ended(&server, "dead").await.reason_code, "ORPHANED");
+    for (run_id, reason) in start_what_ends(&server, "new").await {
+        assert_eq!(ended(&server, &run_id).await.reason_code, reason, "{run_id}");
+    }
+    assert!(begun.elapsed() < 2 * SOON, "nothing waits for the time that the clock showed: {:?}", begun.elapsed());
+    let (code, said) = run(&["verify", "--store", &data.store()]).await;
+    assert_eq!(code, 0, "the run that goes on is due sooner than it says, and sound: {said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_sqlite_ledger_of_the_release_before_with_a_time_to_come_goes_on_rightly() {
+    let directory = TempDir::new().unwrap();
+    let (library, off_by) = (shifted(&directory), YEAR_AND_MORE.to_string());
+    let data = Data::Sqlite(directory.path().join("ledger.db"));
+    let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("CLOCK_OFF_BY", &off_by)];
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--store", &data.store()];
+    goes_on_by_the_right_clock(&data, Process::spawn_older_with(&serve, &environment)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_postgres_ledger_of_the_release_before_with_a_time_to_come_goes_on_rightly() {
+    let database = Database::fresh().await;
+    let data = Data::Postgres(database.dsn());
+    let (code, said) = Process::spawn_older(&["migrate", "--store", &data.store()]).exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    let ahead = "create schema clock;
+        create function clock.clock_timestamp() returns timestamptz language sql volatile
+        as $$ select pg_catalog.clock_timestamp() + interval '400 days' $$";
+    data.sql(ahead).await;
+    data.sql(&format!("alter database {} set search_path = clock, pg_catalog, public", database.name())).await;
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--store", &data.store()];
+    goes_on_by_the_right_clock(&data, Process::spawn_older(&serve)).await;
 }

@@ -54,8 +54,12 @@ impl Process {
 
     /// Starts the release before this one, which `make test` builds.
     pub(crate) fn spawn_older(args: &[&str]) -> Self {
+        Self::spawn_older_with(args, &[])
+    }
+
+    pub(crate) fn spawn_older_with(args: &[&str], environment: &[(&str, &str)]) -> Self {
         let binary = variable("RUNLEDGER_TEST_OLDER").expect("`make test` says where the release before this one is");
-        Self::spawn_of(&binary, args, &[])
+        Self::spawn_of(&binary, args, environment)
     }
 
     /// The same, with so many files and connections that it may open.
