@@ -1,5 +1,5 @@
-//! The part of the log to export: from times to positions. In a shard times never fall, so that a few reads find a
-//! time's position.
+//! The part of the log to export: from times to positions. In a shard times never fall as long as the store's clock is not
+//! set back, so that a few reads find a time's position: where they fall, one of the positions at which the time was passed.
 
 use crate::domain::{Position, Positions, Shard, Time};
 use crate::store::inspect::Inspect;

@@ -104,23 +104,42 @@ impl Export {
         Ok(())
     }
 
+    /// The position of the event of a line. Where the store's clock was set back, times fall within a shard, and a search by
+    /// time may come out behind the event: then the shard is looked through once.
     async fn position(&self, shard: Shard, place: &Place, ends: &Positions) -> Result<Position, Ended> {
-        let (inspect, key) = (self.inspect.as_ref(), place.key());
+        let (inspect, end) = (self.inspect.as_ref(), ends.of(shard));
+        let before = self.ask(|| range::before_in(inspect, shard, end, place.at)).await?;
+        let found = match self.found(shard, place, ends, before, true).await? {
+            None => self.found(shard, place, ends, 0, false).await?,
+            found => found,
+        };
+        found.ok_or(Ended::Foreign(
+            "its last lines are of another ledger, or of a past that this one has lost: export to a new file",
+        ))
+    }
+
+    /// The position of the event of a line after another position; `in_order`: later events bear later times.
+    async fn found(
+        &self,
+        shard: Shard,
+        place: &Place,
+        ends: &Positions,
+        before: Position,
+        in_order: bool,
+    ) -> Result<Option<Position>, Ended> {
+        let (inspect, key, end) = (self.inspect.as_ref(), place.key(), ends.of(shard));
         let mut after = ends.clone();
-        let end = ends.of(shard);
-        after.set(shard, self.ask(|| range::before_in(inspect, shard, end, place.at)).await?);
+        after.set(shard, before);
         while after.of(shard) < end {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             let events = page.whole()?;
             for logged in events.iter().filter(|logged| logged.shard == shard) {
                 let event = &logged.event;
                 if event.key == key && event.revision == place.revision && event.at == place.at {
-                    return Ok(logged.position);
+                    return Ok(Some(logged.position));
                 }
-                if event.at > place.at {
-                    return Err(Ended::Foreign(
-                        "its last lines are of another ledger, or of a past that this one has lost: export to a new file",
-                    ));
+                if in_order && event.at > place.at {
+                    return Ok(None);
                 }
             }
             if events.is_empty() {
@@ -128,9 +147,7 @@ impl Export {
             }
             advance(&mut after, &events);
         }
-        Err(Ended::Foreign(
-            "its last lines are of another ledger, or of a past that this one has lost: export to a new file",
-        ))
+        Ok(None)
     }
 }
 
