@@ -1,5 +1,7 @@
 //! The steady clock as the stores keep it, in the row of `uptime`. See [`domain::steady`](crate::domain::steady).
 
+use std::time::Duration;
+
 use crate::domain::Time;
 use crate::domain::steady::STEP_MIN_MICROS;
 
@@ -27,6 +29,24 @@ pub(in crate::store) fn is_step(micros: i64) -> bool {
     micros.saturating_abs() >= STEP_MIN_MICROS
 }
 
+/// Notices that the clock of a machine was set, by the time that passes there.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Machine {
+    ahead: Option<i64>,
+}
+
+impl Machine {
+    /// By how much the clock was set since the last look that noticed it, or since the first look; none where it was not.
+    pub(in crate::store) fn look(&mut self, clock: Time, elapsed: Duration) -> Option<i64> {
+        let ahead = clock.micros() - i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX);
+        let by = ahead - *self.ahead.get_or_insert(ahead);
+        is_step(by).then(|| {
+            self.ahead = Some(ahead);
+            by
+        })
+    }
+}
+
 /// Says once that a clock was set, forward (positive) or back.
 pub(in crate::store) fn told_step(clock: &'static str, by_micros: i64) {
     crate::telemetry::record::clock_step(clock, by_micros > 0);
@@ -38,6 +58,15 @@ pub(in crate::store) fn told_step(clock: &'static str, by_micros: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_of_a_machines_clock_is_noticed_once_and_small_ones_when_they_add_up() {
+        let (mut machine, at) = (Machine::default(), |clock_ms: i64, ms| (Time::from_micros(clock_ms * 1_000), ms));
+        let looks =
+            [at(0, 0), at(100, 100), at(5_200, 200), at(5_300, 300), at(5_000, 400), at(4_800, 500), at(4_900, 600)];
+        let noticed = looks.map(|(clock, ms)| machine.look(clock, Duration::from_millis(ms)).map(|by| by / 1_000));
+        assert_eq!(noticed, [None, None, Some(5_000), None, None, Some(-700), None]);
+    }
 
     #[test]
     fn no_start_sets_the_steady_clock_back() {
