@@ -2,6 +2,7 @@
 
 mod changes;
 mod checks;
+mod clocks;
 mod desk;
 mod identity;
 mod leases;
