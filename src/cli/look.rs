@@ -105,8 +105,10 @@ impl Progress {
     /// Prints a line to stdout, past the bar. The line may hold text from elsewhere, so its control characters are
     /// escaped.
     pub(super) fn print(&self, line: &str) -> io::Result<()> {
+        // While it is put aside, the bar answers nothing.
+        let is_shown = !self.bar.is_hidden();
         let drawn = || {
-            if !self.bar.is_hidden() {
+            if is_shown {
                 stdio::err().flush();
             }
         };
