@@ -182,7 +182,7 @@ impl Connections {
             for mut writer in writers {
                 if connections.turns.is_some()
                     && !lost
-                    && let Err(error) = generation::stamp(&mut writer)
+                    && let Err(error) = generation::close(&mut writer)
                 {
                     tracing::debug!(%error, "the write-ahead log was not stamped");
                 }

@@ -7,6 +7,10 @@
 //! begun anew. So the file is of the generation that the log was begun on, or of one that is in the log: any other file
 //! would become a mixture of two. [`log`](super::log) reads that.
 //!
+//! The stamp before the log is written into the file is an even number, the others are odd. So a file whose first page has an
+//! even number lacks what was committed since, and is nothing without its log; what SQLite makes of the two together, such
+//! as a backup, and what a server leaves that was stopped, has an odd one.
+//!
 //! SQLite begins the log anew by itself, and a tool beside the server may empty it. So the stamps follow what the log is
 //! seen to do, after each commit, and a log without one proves nothing.
 
@@ -63,53 +67,71 @@ impl Turns {
     /// log goes on.
     pub(super) fn turn(&self, writer: &mut Connection) {
         // A full disk keeps no page from the file whose place is there already.
-        let sealed = stamp(writer);
-        let written = writer.query_row("-- generation.checkpoint\npragma wal_checkpoint(passive)", [], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        let sealed = stamp(writer, Stamp::End);
+        let written = sealed.and_then(|()| {
+            let checkpoint = "-- generation.checkpoint\npragma wal_checkpoint(passive)";
+            writer.query_row(checkpoint, [], |row| row.get::<_, i64>(0))
         });
-        let done = match written {
-            Ok((0, pages, written)) if pages == written => sealed.and_then(|()| stamp(writer)),
-            Ok(_) => sealed,
-            Err(error) => Err(error),
-        };
-        match done {
-            Ok(()) => self.begun_anew.store(false, Ordering::Relaxed),
-            Err(error) => tracing::debug!(%error, "the write-ahead log was not stamped"),
-        }
+        // Also where not all of it was written: what SQLite reads is whole.
+        let begun = stamp(writer, Stamp::Begin);
+        self.note(&written.and(begun));
     }
 
     /// Writes the log into the file and cuts it, so that nothing of it is left. False where somebody reads; nobody waits
     /// for the reader.
     pub(super) fn cut(&self, writer: &mut Connection) -> rusqlite::Result<bool> {
-        let sealed = stamp(writer);
+        // The file lacks nothing while there is no log.
+        let stamped = stamp(writer, Stamp::Begin);
         let wait = writer.query_row("pragma busy_timeout = 0", [], |row| row.get::<_, i64>(0));
         let busy = writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0));
         writer.busy_timeout(super::open::BUSY_WAIT)?;
         let is_cut = wait.and(busy)? == 0;
-        let stamped = if is_cut { sealed.and_then(|()| stamp(writer)) } else { sealed };
-        match stamped {
-            Ok(()) => self.begun_anew.store(false, Ordering::Relaxed),
-            Err(error) => tracing::debug!(%error, "the write-ahead log was not stamped"),
+        if is_cut {
+            self.turn(writer);
+        } else {
+            self.note(&stamped);
         }
         Ok(is_cut)
     }
+
+    /// Notes whether the log bears a stamp.
+    fn note(&self, stamped: &rusqlite::Result<()>) {
+        if let Err(error) = stamped {
+            tracing::debug!(%error, "the write-ahead log was not stamped");
+        }
+        self.begun_anew.store(stamped.is_err(), Ordering::Relaxed);
+    }
+}
+
+/// What a stamp is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stamp {
+    /// The log is at its end, and is written into the file next: what comes after it is in the log alone.
+    End,
+    /// The log begins; or SQLite itself writes all of it into the file next.
+    Begin,
+}
+
+/// Stamps the log before SQLite writes all of it into the file and removes it.
+pub(super) fn close(writer: &mut Connection) -> rusqlite::Result<()> {
+    stamp(writer, Stamp::Begin)
 }
 
 /// Stamps the log with a generation of its own. Nobody waits until it is on the disk: it lies before whatever is waited
 /// for next, in the same log.
-pub(super) fn stamp(writer: &mut Connection) -> rusqlite::Result<()> {
+fn stamp(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
     writer.pragma_update(None, "synchronous", "normal")?;
-    let stamped = write(writer);
+    let stamped = write(writer, what);
     // Without it, no later commit would be on the disk when it is answered.
     writer.pragma_update(None, "synchronous", "full").expect("a setting of the connection needs no disk");
     stamped
 }
 
-fn write(writer: &mut Connection) -> rusqlite::Result<()> {
+fn write(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
     let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let before: i32 = transaction.pragma_query_value(None, OWN, |row| row.get(0))?;
     transaction.pragma_update(None, BEFORE, before)?;
-    transaction.pragma_update(None, OWN, draw())?;
+    transaction.pragma_update(None, OWN, draw(what))?;
     transaction.commit()
 }
 
@@ -120,9 +142,19 @@ const OWN: &str = "application_id";
 /// alone.
 const BEFORE: &str = "user_version";
 
-fn draw() -> i32 {
+fn draw(what: Stamp) -> i32 {
     let [a, b, c, d, ..] = clock::draw_key();
-    i32::from_be_bytes([a, b, c, d]) | 1
+    // Neither is 0.
+    let drawn = i32::from_be_bytes([a | 1, b, c, d]);
+    match what {
+        Stamp::End => drawn & !1,
+        Stamp::Begin => drawn | 1,
+    }
+}
+
+/// Whether a file of this generation is nothing without its log.
+pub(super) fn lacks_its_log(own: u32) -> bool {
+    own != 0 && own.is_multiple_of(2)
 }
 
 #[cfg(test)]
@@ -306,18 +338,105 @@ mod tests {
         let log = fs::read(beside(&image.0)).unwrap();
         for (bytes, wanted) in [
             (&b"milk, bread, and thirty-two bytes and more"[..], Some(Mismatch::NoLog)),
-            (&[0; 64], None),
-            (b"", None),
-            (&log[..20], None),
+            (&[0; 64], Some(Mismatch::Gone)),
+            (b"", Some(Mismatch::Gone)),
+            (&log[..20], Some(Mismatch::Gone)),
+            (&log[..32], Some(Mismatch::Gone)),
             (&log[..log.len() - 1], None),
-            (&log[..32], None),
         ] {
             fs::write(beside(&image.0), bytes).unwrap();
             assert_eq!(found(&image.0), wanted, "{} bytes", bytes.len());
         }
-        let whole = fs::read(&image.0).unwrap();
-        fs::write(&image.0, &whole[..whole.len() - 4096]).unwrap();
         fs::remove_file(beside(&image.0)).unwrap();
-        assert_eq!(found(&image.0), Some(Mismatch::Cut));
+        assert_eq!(found(&image.0), Some(Mismatch::Gone));
+        let backup = ledger.backup();
+        assert_eq!(found(&backup), None, "it is whole by itself");
+        let whole = fs::read(&backup).unwrap();
+        fs::write(&backup, &whole[..whole.len() - 4096]).unwrap();
+        assert_eq!(found(&backup), Some(Mismatch::Cut));
+    }
+
+    #[test]
+    fn a_damaged_log_is_told_from_one_that_ends_in_the_middle_of_a_commit() {
+        let mut ledger = Ledger::new();
+        for _commit in 0..6 {
+            ledger.writes(9_000);
+        }
+        let image = ledger.image();
+        let log = fs::read(beside(&image.0)).unwrap();
+        let damaged = |at: usize| {
+            let mut bytes = log.clone();
+            bytes[at] ^= 0x40;
+            fs::write(beside(&image.0), bytes).unwrap();
+            found(&image.0)
+        };
+        for at in [5, 16, 24, 32 + 10, 32 + 24 + 100, log.len() / 2] {
+            assert_eq!(damaged(at), Some(Mismatch::Damaged), "byte {at}");
+        }
+        // Of the last commit a part may be missing: nobody was answered.
+        assert_eq!(damaged(log.len() - 1), None);
+        fs::write(beside(&image.0), &log[..log.len() - 4_096]).unwrap();
+        assert_eq!(found(&image.0), None);
+        // What SQLite makes of it after it was told so is whole, and served.
+        let mut bytes = log;
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x40;
+        fs::write(beside(&image.0), bytes).unwrap();
+        let shell = Connection::open(&image.0).unwrap();
+        shell.pragma_update(None, OWN, 0).unwrap();
+        let kept: i64 = shell.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+        assert!((1..6).contains(&kept), "{kept} rows");
+        shell.close().unwrap();
+        assert_eq!(found(&image.0), None);
+    }
+
+    #[test]
+    fn a_file_whose_server_was_stopped_or_whose_log_a_tool_has_emptied_needs_no_log() {
+        let mut ledger = Ledger::new();
+        ledger.writes(100);
+        let other = Connection::open(ledger.path()).unwrap();
+        let _all = other.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)).unwrap();
+        drop(other);
+        assert_eq!(found(&ledger.path()), None);
+        ledger.writes(100);
+        ledger.turns();
+        let path = ledger.path();
+        let header = fs::read(&path).unwrap();
+        assert!(lacks_its_log(u32::from_be_bytes(header[68..72].try_into().unwrap())));
+        close(&mut ledger.writer).unwrap();
+        let Ledger { directory, writer, .. } = ledger;
+        writer.close().unwrap();
+        assert!(!beside(&path).exists());
+        assert_eq!(found(&path), None);
+        drop(directory);
+    }
+
+    #[test]
+    fn a_server_that_is_killed_between_any_two_writes_to_its_log_leaves_a_whole_ledger() {
+        let mut ledger = Ledger::new();
+        for round in 0..3 {
+            ledger.writes(100);
+            let before = ledger.image();
+            // The end: stamped, written into the file, and begun anew, of which the header is written first.
+            stamp(&mut ledger.writer, Stamp::End).unwrap();
+            assert!(ledger.image().is_whole(), "{round}");
+            let _all =
+                ledger.writer.query_row("pragma wal_checkpoint(passive)", [], |row| row.get::<_, i64>(0)).unwrap();
+            let sealed = ledger.image();
+            assert!(sealed.is_whole(), "{round}");
+            let log = fs::read(beside(&sealed.0)).unwrap();
+            stamp(&mut ledger.writer, Stamp::Begin).unwrap();
+            let begun = fs::read(beside(&ledger.path())).unwrap();
+            let torn = [0, 32, 32 + 24, 32 + 24 + 2_000, 32 + 24 + 4_096].map(|bytes| {
+                let mut torn = begun.clone();
+                torn[bytes..].copy_from_slice(&log[bytes..begun.len()]);
+                torn
+            });
+            for (at, torn) in torn.into_iter().enumerate() {
+                fs::write(beside(&sealed.0), torn).unwrap();
+                assert!(sealed.is_whole(), "{round} {at}");
+            }
+            drop(before);
+        }
     }
 }

@@ -8,6 +8,8 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use super::generation::lacks_its_log;
+
 /// The length of the header of a SQLite file.
 pub(super) const HEADER_BYTES: usize = 100;
 
@@ -45,19 +47,18 @@ pub(super) fn beside(file: &Path) -> PathBuf {
 /// whole, as it was before. A server may write meanwhile.
 pub(super) fn mismatch(file: &Path, header: &[u8; HEADER_BYTES]) -> io::Result<Option<Mismatch>> {
     let log = beside(file);
-    let mut header = *header;
+    let (mut header, mut last) = (*header, None);
     for _look in 0..LOOKS_MAX {
         let before = begin(&log)?;
-        let found = compare(file, &header, &log)?;
-        if found.is_none() {
-            return Ok(None);
-        }
-        // Both are looked at again: between two looks, a server may have written the log into the file.
+        let Some(found) = compare(file, &header, &log)? else { return Ok(None) };
+        // Both are looked at again: between two looks, a server may have written the log into the file. And what is
+        // damaged is so twice at one place: a server may have been writing there.
         let now = header_of(file)?;
-        if now == header && begin(&log)? == before {
-            return Ok(found);
+        let is_so = !matches!(found, (Mismatch::Damaged, _)) || last == Some(found);
+        if is_so && now == header && begin(&log)? == before {
+            return Ok(Some(found.0));
         }
-        header = now;
+        (header, last) = (now, Some(found));
     }
     Ok(None)
 }
@@ -71,23 +72,34 @@ pub(super) enum Mismatch {
     NoLog,
     /// The file is shorter than its header says, and there is no log that has the rest.
     Cut,
+    /// The file lacks what its log had, and there is no log, or an empty one.
+    Gone,
+    /// There are commits behind a place of the log that cannot be read: SQLite would take what is before it for all.
+    Damaged,
 }
 
-fn compare(file: &Path, header: &[u8; HEADER_BYTES], log: &Path) -> io::Result<Option<Mismatch>> {
+/// What is wrong, and with which frame of the log.
+fn compare(file: &Path, header: &[u8; HEADER_BYTES], log: &Path) -> io::Result<Option<(Mismatch, usize)>> {
     let found = match File::open(log) {
         Ok(log) => read(&mut BufReader::with_capacity(1 << 16, log))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
         Err(error) => return Err(error),
     };
+    let lacks_its_log = lacks_its_log(number(header, OWN));
+    let whole = |what| Some((what, 0));
     Ok(match found {
-        Found::Nothing if is_cut(file, header)? => Some(Mismatch::Cut),
-        Found::Nothing => None,
-        Found::NoLog => Some(Mismatch::NoLog),
-        Found::Log { page_bytes, .. } if page_bytes != page_bytes_of(header) => Some(Mismatch::Stranger),
-        Found::Log { generations, .. } => {
-            let is_stranger = !generations.is_empty() && !generations.contains(&number(header, OWN));
-            is_stranger.then_some(Mismatch::Stranger)
+        Found::Nothing if lacks_its_log => whole(Mismatch::Gone),
+        Found::Nothing | Found::Begun if is_cut(file, header)? => whole(Mismatch::Cut),
+        Found::Nothing | Found::Begun => None,
+        Found::NoLog => whole(Mismatch::NoLog),
+        Found::Log { page_bytes, .. } if page_bytes != page_bytes_of(header) => whole(Mismatch::Stranger),
+        Found::Log { generations, damaged_at, .. } => {
+            let is_known = generations.contains(&number(header, OWN));
+            // A log is stamped before anything else where the file lacks it.
+            let is_stranger = !is_known && (lacks_its_log || !generations.is_empty());
+            if is_stranger { whole(Mismatch::Stranger) } else { damaged_at.map(|at| (Mismatch::Damaged, at)) }
         }
+        Found::Damaged { at } => Some((Mismatch::Damaged, at)),
     })
 }
 
@@ -96,10 +108,15 @@ fn compare(file: &Path, header: &[u8; HEADER_BYTES], log: &Path) -> io::Result<O
 enum Found {
     /// Nothing that SQLite would replay.
     Nothing,
+    /// A log that was begun anew, and has no commit yet: all of the one before is in the file.
+    Begun,
     /// Something of another program's.
     NoLog,
-    /// The pages of commits: how large each is, and the generations that the file may be of, none where no page tells.
-    Log { page_bytes: u32, generations: Vec<u32> },
+    /// The pages of commits: how large each is, the generations that the file may be of, none where no page tells, and the
+    /// frame that cannot be read where commits are behind it.
+    Log { page_bytes: u32, generations: Vec<u32>, damaged_at: Option<usize> },
+    /// A log of which SQLite would replay nothing, though it has commits, and the frame that cannot be read; 0: its header.
+    Damaged { at: usize },
 }
 
 fn read(log: &mut impl Read) -> io::Result<Found> {
@@ -117,15 +134,19 @@ fn read(log: &mut impl Read) -> io::Result<Found> {
     sums.add(&header[..24]);
     let is_one = number(&header, 4) == LOG_VERSION && page_bytes.is_power_of_two();
     if !is_one || !(512..=65_536).contains(&page_bytes) || sums.pair != (number(&header, 24), number(&header, 28)) {
-        return Ok(Found::Nothing);
+        let mut more = [0];
+        return Ok(if fill(log, &mut more)? { Found::Damaged { at: 0 } } else { Found::Nothing });
     }
     let mut frame = vec![0; FRAME_HEADER_BYTES + usize::try_from(page_bytes).unwrap_or_default()];
     let (mut generations, mut of_this_commit, mut commits) = (Vec::new(), Vec::new(), 0);
+    let (mut frames, mut damaged_at) = (0, None);
     while fill(log, &mut frame)? {
+        frames += 1;
         let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
         sums.add(&head[..8]);
         sums.add(page);
         if head[8..16] != header[16..24] || sums.pair != (number(head, 16), number(head, 20)) {
+            damaged_at = has_commits(log, &mut frame, &header[16..24])?.then_some(frames);
             break;
         }
         if number(head, 0) == 1 {
@@ -144,7 +165,27 @@ fn read(log: &mut impl Read) -> io::Result<Found> {
             }
         }
     }
-    Ok(if commits == 0 { Found::Nothing } else { Found::Log { page_bytes, generations } })
+    Ok(match (commits, damaged_at) {
+        (0, Some(at)) => Found::Damaged { at },
+        (0, None) if frames == 0 => Found::Nothing,
+        (0, None) => Found::Begun,
+        _ => Found::Log { page_bytes, generations, damaged_at },
+    })
+}
+
+/// Whether the rest of a log has a commit after which more was written: so it was on the disk, and may have been answered.
+/// The last commit may be there in parts, where the system ended while it was written.
+fn has_commits(log: &mut impl Read, frame: &mut [u8], salts: &[u8]) -> io::Result<bool> {
+    let mut has_one = false;
+    while fill(log, frame)? {
+        if &frame[8..16] == salts {
+            if has_one {
+                return Ok(true);
+            }
+            has_one = number(frame, 4) != 0;
+        }
+    }
+    Ok(false)
 }
 
 /// SQLite's check sums over a log.

@@ -84,6 +84,17 @@ fn mismatched(database: &Path, found: Mismatch) -> OpenError {
         ),
         Mismatch::NoLog => ("what stands in the place of its write-ahead log (`-wal`) is no log", MOVE_IT),
         Mismatch::Cut => ("the file ends before its last page: it was cut, or a copy of it", "put a whole one there"),
+        Mismatch::Gone => (
+            "its write-ahead log (`-wal`) is missing or empty, which has what was committed last: the server was killed, or \
+             the file was copied beside it",
+            "put the log back beside it, or a backup in its place; to go on without what was in the log, tell SQLite so: \
+             sqlite3 FILE 'pragma application_id = 0'",
+        ),
+        Mismatch::Damaged => (
+            "its write-ahead log (`-wal`) is damaged, and has commits behind the damage",
+            "put a whole log back beside it, or a backup in the place of both; to go on without what is behind the damage, \
+             tell SQLite so: sqlite3 FILE 'pragma application_id = 0'",
+        ),
     };
     OpenError::Incomplete { location: database.display().to_string(), what, todo }
 }
