@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::places::{Place, Places};
@@ -27,8 +27,7 @@ use crate::supervise::Supervisor;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::meter::Exposition;
 
-/// Connections at once. A further one takes the place of the oldest that is owed no answer: idle connections keep no probe
-/// out, and whoever has asked is answered.
+/// Connections at once. A further one takes the place of another: see [`places`].
 const CONNECTIONS_MAX: usize = 64;
 
 /// Interval at which a new connection looks for a place, where all others are owed an answer.
@@ -77,9 +76,9 @@ pub async fn serve(
                     places.push(place.clone());
                     let served = connection(stream, readiness.clone(), metrics.clone(), place.clone(), stop.clone());
                     connections.spawn(async move {
-                        let gives_way = place.gives_way();
-                        let _ended = gives_way.clone().drop_guard();
-                        gives_way.run_until_cancelled(served).await;
+                        let is_cut = place.is_cut();
+                        let _ended = is_cut.clone().drop_guard();
+                        is_cut.run_until_cancelled(served).await;
                         drop(held);
                     });
                 }
@@ -106,6 +105,7 @@ async fn connection(
     place: Place,
     stop: CancellationToken,
 ) {
+    let is_last = place.is_last().clone();
     let answers = service_fn(move |request: hyper::Request<_>| {
         let (readiness, metrics, place) = (*readiness.borrow(), metrics.clone(), place.clone());
         async move {
@@ -118,15 +118,26 @@ async fn connection(
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT_MAX).max_buf_size(HEAD_BYTES_MAX);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), answers));
+    let age = Instant::now() + AGE_MAX;
+    let over = || async {
+        tokio::select! { () = stop.cancelled() => {}, () = sleep_until(age) => {} }
+    };
     let ended = tokio::select! {
         biased;
-        ended = served.as_mut() => ended,
-        () = async { tokio::select! { () = stop.cancelled() => {}, () = sleep(AGE_MAX) => {} } } => {
+        ended = served.as_mut() => Some(ended),
+        () = is_last.cancelled() => {
             served.as_mut().graceful_shutdown();
-            match timeout(GRACE, served).await {
-                Ok(ended) => ended,
-                Err(_elapsed) => return,
-            }
+            tokio::select! { biased; ended = served.as_mut() => Some(ended), () = over() => None }
+        }
+        () = over() => None,
+    };
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        served.as_mut().graceful_shutdown();
+        match timeout(GRACE, served).await {
+            Ok(ended) => ended,
+            Err(_elapsed) => return,
         }
     };
     if let Err(error) = ended {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::server::{Process, SOON, Server, eventually};
 use crate::support::http2::{Connection, END_HEADERS, HEADERS, frame, header_block};
@@ -105,6 +106,32 @@ async fn silent_connections_are_closed_and_keep_no_probe_out() {
     for mut stream in silent {
         let _reset = timeout(SOON, stream.read_to_end(&mut Vec::new())).await.expect("it is closed");
     }
+}
+
+#[tokio::test]
+async fn connections_that_ask_again_and_again_keep_no_probe_out() {
+    let (_server, admin) = start(&["--store", "memory"]).await;
+    let mut greedy = JoinSet::new();
+    for _ in 0..80 {
+        greedy.spawn(async move {
+            loop {
+                let Ok(mut stream) = TcpStream::connect(admin).await else { continue };
+                while stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").await.is_ok() {
+                    let mut answer = [0; 4_096];
+                    match stream.read(&mut answer).await {
+                        Ok(0) | Err(_) => break,
+                        Ok(_) => sleep(Duration::from_millis(200)).await,
+                    }
+                }
+            }
+        });
+    }
+    for _ in 0..5 {
+        let answer = asked(admin, "GET /livez").await.expect("a probe is answered beside them");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        sleep(Duration::from_millis(300)).await;
+    }
+    greedy.shutdown().await;
 }
 
 #[tokio::test]
