@@ -23,11 +23,10 @@ impl Unwaited {
     }
 
     /// Moves the cursor, in the direction of a letter.
-    fn moves(&self, by: usize, letter: char) -> io::Result<()> {
+    fn moves(&self, by: usize, letter: char) {
         if by > 0 {
             let _written = write!(self.picture(), "\x1b[{by}{letter}");
         }
-        Ok(())
     }
 }
 
@@ -37,19 +36,23 @@ impl TermLike for Unwaited {
     }
 
     fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
-        self.moves(lines, 'A')
+        self.moves(lines, 'A');
+        Ok(())
     }
 
     fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
-        self.moves(lines, 'B')
+        self.moves(lines, 'B');
+        Ok(())
     }
 
     fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
-        self.moves(columns, 'C')
+        self.moves(columns, 'C');
+        Ok(())
     }
 
     fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
-        self.moves(columns, 'D')
+        self.moves(columns, 'D');
+        Ok(())
     }
 
     fn write_line(&self, line: &str) -> io::Result<()> {

@@ -67,7 +67,7 @@ fn note(lost: u64) -> String {
 
 /// The lines of a text; one at least.
 pub(super) fn lines(text: &[u8]) -> u64 {
-    text.iter().filter(|byte| **byte == b'\n').count().max(1) as u64
+    (text.split(|byte| *byte == b'\n').count() - 1).max(1) as u64
 }
 
 /// What is written next: whole lines where they are short.

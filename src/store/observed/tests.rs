@@ -20,6 +20,20 @@ use crate::store::{
 };
 use crate::supervise::Supervisor;
 
+fn of(key: RunKey, ask: Ask, principal: Principal) -> Command {
+    Command {
+        key,
+        ask,
+        expected_revision: None,
+        request: None,
+        principal,
+        agents: Agents::All,
+        oversize: Vec::new(),
+        prepared: crate::domain::Prepared::default(),
+        trace: None,
+    }
+}
+
 #[tokio::test]
 async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     let (options, supervisor) = (OpenOptions::default(), Supervisor::new());
@@ -39,17 +53,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     let key = RunKey { namespace: "default".into(), run_id: "observed".into() };
     let ask = Ask::Start(Start { task_thread_id: "thread".to_owned(), ..Start::default() });
     let principal = Principal::anonymous();
-    let command = Command {
-        key: key.clone(),
-        ask,
-        expected_revision: None,
-        request: None,
-        principal,
-        agents: Agents::All,
-        oversize: Vec::new(),
-        prepared: crate::domain::Prepared::default(),
-        trace: None,
-    };
+    let command = of(key.clone(), ask, principal);
     let commit_id = Uuid::from_u128(1);
     let decided = store.commit(Shard(0), commit_id, [Arc::new(command)].into(), &Rules::shared()).await.unwrap();
     let unsettled = Unsettled { shard: Shard(0), commit_id, first_position: 1, decided };

@@ -229,7 +229,7 @@ async fn goes_on_by_the_right_clock(data: &Data, older: Process) {
     }
     let server = Server::start_with(&["--store", &data.store(), "--migrate"]).await;
     server.is_ready().await;
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     assert_eq!(ended(&server, "before").await.reason_code, "TIMEOUT");
     assert_eq!(ended(&server, "dead").await.reason_code, "ORPHANED");
     for (run_id, reason) in start_what_ends(&server, "new").await {
