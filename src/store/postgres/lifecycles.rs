@@ -33,7 +33,8 @@ select name from namespaces where name = $1 for key share";
 const FACTS: &str = "-- lifecycles.facts
 select (select count(*) from lifecycles where namespace = $1 and version = 1) as names,
        (select count(*) from lifecycles
-        where namespace = $1 and at > (select clock_timestamp()) - interval '1 minute') as puts,
+        where namespace = $1 and at > (select clock_timestamp()) - interval '1 minute'
+          and at <= (select clock_timestamp()) + interval '1 second') as puts,
        (select max_stored_bytes from namespaces where name = $1) as max_stored_bytes,
        (select cast(coalesce(sum(bytes), 0) as bigint) from stored_bytes where namespace = $1) as stored_bytes";
 

@@ -18,10 +18,11 @@ use crate::store::lifecycles::{Lifecycles, Remembered, Versions};
 use crate::store::rows::lifecycles::{DECLARED, NAMED, VERSIONS, declared, digest_column, record};
 use crate::store::{ChangeError, StoreError};
 
+/// A put of a time to come was made while the clock was ahead, and counts no more.
 const FACTS: &str = "-- lifecycles.facts
 select exists (select 1 from namespaces where name = ?1),
        (select count(*) from lifecycles indexed by lifecycles_by_name where namespace = ?1 and version = 1),
-       (select count(*) from lifecycles where namespace = ?1 and at > ?2),
+       (select count(*) from lifecycles where namespace = ?1 and at > ?2 - 60000000 and at <= ?2 + 1000000),
        (select max_stored_bytes from namespaces where name = ?1),
        (select coalesce(sum(bytes), 0) from stored_bytes where namespace = ?1)";
 
@@ -50,8 +51,6 @@ select l.namespace, l.name, l.version, l.at, l.principal, '' as source
 const PUT: &str = "-- lifecycles.put
 insert into lifecycles (namespace, name, version, at, principal, source, declaration, digest)
 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-
-const MINUTE_MICROS: i64 = 60_000_000;
 
 #[async_trait]
 impl Lifecycles for SqliteStore {
@@ -155,7 +154,7 @@ fn put(connection: &mut Connection, put: &PutLifecycle, now: Time) -> Result<Put
     let name = LifecycleName { name: lifecycle.name.clone(), version: None };
     let newest = what_is_declared(&transaction, &LifecycleKey::Named(namespace.clone(), name))?;
     let newest = newest.map(|declared| (declared.pin.id.version, declared.lifecycle.clone()));
-    let facts = first(&transaction, FACTS, (namespace, now.micros() - MINUTE_MICROS), |row| {
+    let facts = first(&transaction, FACTS, (namespace, now.micros()), |row| {
         let facts = Reader { table: "lifecycles", row, key: &|| "facts".to_owned() };
         let has_namespace = facts.get::<i64>((0, "has_namespace"))? != 0;
         let (names, puts) = (facts.get((1, "names"))?, facts.get((2, "puts"))?);
