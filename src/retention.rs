@@ -1,8 +1,9 @@
 //! Retention: runs that have ended are purged when they were kept for as long as their namespace wants.
 //!
 //! A namespace that was changed is left alone for a while: whoever keeps runs for too short a time by a slip of the hand
-//! has that long to see it. When it was changed is in its row, so that a restart changes nothing, and all replicas say the
-//! same.
+//! has that long to see it. The time counts since this process saw the change; the store's clock, which may be set, says only
+//! of a change from before how long ago it was. And where nobody had served for long by that clock, nothing is purged for as
+//! long a while: it may have been ahead, and what it says is seen by people first.
 //!
 //! Every replica looks now and then, none leads: a purge is one transaction under the shard's head, and what another
 //! replica has purged is passed over. Commits come first: after each purge of a shard there is a pause as long as it took.
@@ -32,9 +33,14 @@ pub struct Quiets {
     /// The walks in which nothing is due for a while.
     walks: HashMap<(Walk, Shard), Instant>,
     grace: Duration,
-    /// The last change of each namespace, and since when this process knows of it.
-    changes: HashMap<Namespace, (Revision, Instant)>,
+    /// The last change of each namespace: when this process came to know of it, and how long ago it was then.
+    changes: HashMap<Namespace, (Revision, Instant, Duration)>,
+    /// Nothing is purged before.
+    begins: Option<Instant>,
 }
+
+/// The longest time without a server that is no more than a restart.
+const UNATTENDED_MAX: Duration = Duration::from_mins(1);
 
 /// The longest time for which a walk is left alone: a clock may be set.
 const QUIET_MAX: Duration = Duration::from_mins(10);
@@ -46,6 +52,13 @@ impl Quiets {
         Self { grace, ..Self::default() }
     }
 
+    /// The same, and nothing at all for so long from now on where nobody had served for a while.
+    #[must_use]
+    pub fn after_unattended(unattended: Duration, grace: Duration) -> Self {
+        let begins = (unattended > UNATTENDED_MAX).then(|| Instant::now() + grace);
+        Self { begins, ..Self::with_grace(grace) }
+    }
+
     /// Keeps those of the namespaces' walks, and of none that is asked for no more.
     fn keep_of(&mut self, retentions: &[Retained]) {
         let walks: HashSet<Walk> = retentions.iter().flat_map(|of| Walk::each(&of.namespace, &of.retention)).collect();
@@ -53,14 +66,17 @@ impl Quiets {
         self.changes.retain(|namespace, _| retentions.iter().any(|of| of.namespace == *namespace));
     }
 
-    /// Whether a namespace was changed so lately that nothing of it is purged yet. A clock that was set back may say so
-    /// for long: then the time counts since this process saw the change.
+    /// Whether nothing of a namespace is purged yet.
     fn holds(&mut self, of: &Retained) -> bool {
-        let seen = self.changes.entry(of.namespace.clone()).or_insert_with(|| (of.revision, Instant::now()));
+        let now = Instant::now();
+        let first = (of.revision, now, of.unchanged_for);
+        let seen = self.changes.entry(of.namespace.clone()).or_insert(first);
         if seen.0 != of.revision {
-            *seen = (of.revision, Instant::now());
+            *seen = (of.revision, now, Duration::ZERO);
         }
-        is_held(of, self.grace) && seen.1.elapsed() < self.grace
+        let (revision, since, before) = *seen;
+        let is_changed = revision > Revision::FIRST && before.saturating_add(now - since) < self.grace;
+        is_changed || self.begins.is_some_and(|begins| now < begins)
     }
 
     fn has(&mut self, walk: &Walk, shard: Shard) -> bool {
@@ -209,7 +225,14 @@ async fn walk_shard(
 
 /// Purges what is due, again and again until the stop. What was changed lately is left alone for a while.
 pub async fn keep(store: Arc<dyn Purges>, interval: Duration, stop: CancellationToken) {
-    let (said, mut quiets) = (LogThrottle::default(), Quiets::with_grace(GRACE));
+    let (said, mut quiets) = (LogThrottle::default(), Quiets::after_unattended(store.unattended(), GRACE));
+    if quiets.begins.is_some() {
+        let for_s = store.unattended().as_secs();
+        tracing::info!(
+            for_s,
+            "by the store's clock nobody has served for so long: nothing is purged within the next hour"
+        );
+    }
     loop {
         tokio::select! {
             biased;
@@ -247,7 +270,11 @@ mod tests {
         let (made, changed) = (Revision::FIRST, Revision::FIRST.next());
         let mut quiets = Quiets::with_grace(GRACE);
         assert!(!quiets.holds(&of(made, 0)), "its creation shortens nothing");
-        assert!(quiets.holds(&of(changed, 0)) && quiets.holds(&of(changed, 59)) && !quiets.holds(&of(changed, 60)));
+        assert!(quiets.holds(&of(changed, 0)));
+        assert!(quiets.holds(&of(changed, 600)), "the clock was set forward since");
+        for (minutes, is_held) in [(59, true), (60, false)] {
+            assert_eq!(Quiets::with_grace(GRACE).holds(&of(changed, minutes)), is_held, "of before the start");
+        }
         // The clock was ahead when it was changed: so it never seems to be longer ago.
         tokio::time::advance(Duration::from_mins(59)).await;
         assert!(quiets.holds(&of(changed, 0)));
@@ -255,5 +282,21 @@ mod tests {
         assert!(!quiets.holds(&of(changed, 0)));
         assert!(quiets.holds(&of(changed.next(), 0)), "another change begins anew");
         assert!(!Quiets::default().holds(&of(changed, 0)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_purged_for_the_grace_where_nobody_had_served_for_longer_than_a_restart_takes() {
+        let of = Retained {
+            namespace: "team-a".into(),
+            retention: crate::domain::Retention::default(),
+            revision: Revision::FIRST,
+            unchanged_for: Duration::MAX,
+        };
+        assert!(!Quiets::after_unattended(Duration::from_secs(59), GRACE).holds(&of));
+        let mut quiets = Quiets::after_unattended(Duration::from_hours(24 * 400), GRACE);
+        tokio::time::advance(Duration::from_mins(59)).await;
+        assert!(quiets.holds(&of));
+        tokio::time::advance(Duration::from_mins(1)).await;
+        assert!(!quiets.holds(&of));
     }
 }

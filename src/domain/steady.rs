@@ -22,6 +22,10 @@ pub const STEP_MIN_MICROS: i64 = 500_000;
 /// replicas estimate the clock. An event further ahead was made while the clock was wrong, and lifts no time.
 pub const PRESENT_MICROS: i64 = 1_000_000;
 
+/// The time by which the steady clock of a server that was killed may be behind the newest events when it goes on, in
+/// microseconds: stamps of it come with the commits of an embedded store, and once a second on Postgres.
+const STAMPED_WITHIN_MICROS: i64 = 3_000_000;
+
 /// The steady clock, as a decision sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steady {
@@ -59,10 +63,25 @@ impl Steady {
         if ahead.abs().max(self.ahead.abs()) < STEP_MIN_MICROS { 0 } else { ahead }
     }
 
-    /// The time of an event by this clock, which notes by how much it was ahead.
+    /// The time of an event by this clock, which notes by how much it was ahead. One without a note that has not happened yet
+    /// is older than the ledger's steady clock, unless this clock itself went on from a stamp of shortly before.
     #[must_use]
     pub fn of_event(self, at: Time, noted: i64) -> Time {
-        if noted == 0 && at.since(self.now) > PRESENT_MICROS { self.since } else { at.plus_micros(noted) }
+        match at.since(self.now) {
+            early if noted != 0 || early <= PRESENT_MICROS => at.plus_micros(noted),
+            early if early <= STAMPED_WITHIN_MICROS => self.now,
+            _ => self.since,
+        }
+    }
+
+    /// The time of this clock until which what happened with an event is kept: until the time has passed, and the store's
+    /// clock says so, too. What goes then is gone for good, and a server that was started while the clock was ahead takes
+    /// that for time that passed. Of an event that is ahead of it, the store's clock tells nothing.
+    #[must_use]
+    pub fn kept_until(self, (at, noted): (Time, i64), keep_ms: u64) -> Time {
+        let passed = self.of_event(at, noted).plus_ms(keep_ms);
+        let clock = self.now.plus_micros(-self.ahead);
+        if at > clock { passed } else { passed.max(self.now.plus_micros(at.plus_ms(keep_ms).since(clock))) }
     }
 
     /// By how much this clock was ahead of a run's times. A run without a note whose newest event has not happened yet is

@@ -324,6 +324,10 @@ impl<S: Lifecycles + ?Sized> Lifecycles for Observed<S> {
 
 #[async_trait]
 impl<S: Purges + ?Sized> Purges for Observed<S> {
+    fn unattended(&self) -> Duration {
+        self.inner.unattended()
+    }
+
     async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
         self.calls.count(Call::Retentions);
         self.inner.retentions().await

@@ -399,6 +399,10 @@ impl Lifecycles for PostgresStore {
 
 #[async_trait]
 impl Purges for PostgresStore {
+    fn unattended(&self) -> Duration {
+        self.commits.uptime.unattended()
+    }
+
     async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
         retention::retentions(&self.commits.sessions).await
     }

@@ -150,6 +150,10 @@ impl WalkedRows {
 /// Purges of runs.
 #[async_trait]
 pub trait Purges: OfLedger {
+    /// The time for which nobody served before this store was opened, as far as the store's clock said then: it may have been
+    /// ahead.
+    fn unattended(&self) -> Duration;
+
     /// The namespaces that do not keep all runs for ever.
     ///
     /// # Errors

@@ -472,6 +472,11 @@ impl Store for SqliteStore {
     }
 
     async fn close(&self) {
+        let clock = self.clock.clone();
+        let stamped = self.connections.write(move |connection| leases::stamp(connection, &clock)).await;
+        if let Err(error) = stamped.and_then(|stamped| stamped) {
+            tracing::debug!(%error, "the time of the end was not kept");
+        }
         self.connections.close().await;
     }
 }

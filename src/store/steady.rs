@@ -24,6 +24,15 @@ impl Kept {
     }
 }
 
+impl Kept {
+    /// The time for which nobody served until this one, as far as the clock says; none where nobody ever did.
+    pub(in crate::store) fn unattended(&self, clock: Time) -> Duration {
+        let never = self.alive_at <= Time::from_micros(0);
+        let micros = if never { 0 } else { self.resumed(clock).since(self.alive_at) };
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    }
+}
+
 /// Whether the clocks differ by so much more than before, in microseconds, that one was set.
 pub(in crate::store) fn is_step(micros: i64) -> bool {
     micros.saturating_abs() >= STEP_MIN_MICROS

@@ -39,7 +39,7 @@ use super::safety;
 use super::sessions::{Session, Sessions};
 use super::sides;
 use super::uptime::ReplicaUptime;
-use super::uptime::statements::clock;
+use super::uptime::statements::opening;
 use crate::domain::{Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, told};
 use crate::supervise::Supervisor;
@@ -120,7 +120,7 @@ impl CommitPath {
         let sessions =
             Sessions::new(connector, options.connections, supervisor, Some(&lineage), move || forget.forget());
         safety::isolated(&sessions, location).await?;
-        let told = clock(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
+        let told = opening(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
         let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(&told, options.elapsed));
         Ok(Self { sessions, hints, lineage, ends, shard_count, uptime })
     }

@@ -33,6 +33,7 @@ pub(super) struct ReplicaUptime {
     /// See [`OpenOptions::elapsed`](crate::store::OpenOptions::elapsed).
     elapsed: Elapsed,
     since: Time,
+    unattended: Duration,
     inner: Mutex<Inner>,
 }
 
@@ -57,6 +58,24 @@ pub(super) struct Told {
     pub(super) alive_at: Time,
 }
 
+/// What the database tells a replica that starts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    told: Told,
+    /// The time from which on the ledger has had the steady clock.
+    since: Time,
+    /// Others serve by a steady clock that the database's has left: it was set, and none of them has noted that yet.
+    beside_others: bool,
+}
+
+impl Opening {
+    /// How far the last stamp is behind, by the database's clock, in microseconds: nobody stamped meanwhile, or that clock was
+    /// set.
+    pub(super) fn behind(told: Told) -> i64 {
+        told.clock.plus_micros(told.ahead).since(told.alive_at)
+    }
+}
+
 /// The uptime that goes with a statement.
 #[derive(Debug)]
 pub(super) struct Sent {
@@ -72,12 +91,18 @@ pub(super) struct Sent {
 
 impl ReplicaUptime {
     /// The uptime of a replica that starts when the database tells this.
-    pub(super) fn new((told, since): &(Told, Time), elapsed: Elapsed) -> Self {
+    pub(super) fn new(Opening { told, since, beside_others }: &Opening, elapsed: Elapsed) -> Self {
         let kept = Kept { alive_at: told.alive_at, ahead: told.ahead, since: *since };
-        let now = kept.resumed(told.clock);
+        let now = if *beside_others { told.alive_at } else { kept.resumed(told.clock) };
         let (ahead, uptime) = (told.ahead, Uptime::new(now, GAP));
         let inner = Inner { told: (now, (elapsed.0)()), ahead, to_keep: None, uptime };
-        Self { elapsed, since: *since, inner: Mutex::new(inner) }
+        let unattended = if *beside_others { Duration::ZERO } else { kept.unattended(told.clock) };
+        Self { elapsed, since: *since, unattended, inner: Mutex::new(inner) }
+    }
+
+    /// See [`Purges::unattended`](crate::store::Purges::unattended).
+    pub(super) fn unattended(&self) -> Duration {
+        self.unattended
     }
 
     /// The steady clock.

@@ -52,8 +52,15 @@ fn write_and_commit(
     };
     redact::rewrite(&transaction, shard, &decided.events, decided.nothing_up_to)?;
     write::write(&transaction, shard, commit_id, &decided, clock.steady().now)?;
+    // So that the steady clock goes on from no time before the newest event, whenever this process ends.
+    let stamped = if clock.is_stale() { Some(clock.stamp(&transaction)?) } else { None };
     match transaction.execute_batch("COMMIT") {
-        Ok(()) => Ok(decided),
+        Ok(()) => {
+            if let Some(stamp) = stamped {
+                clock.kept(stamp);
+            }
+            Ok(decided)
+        }
         Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {
             Err(CommitError::NotApplied(errors::statement(error)))
         }

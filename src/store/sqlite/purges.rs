@@ -1,5 +1,7 @@
 //! The path on which runs are purged: its calls, as the store's connections make them.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::SqliteStore;
@@ -10,6 +12,10 @@ use crate::store::{Purges, StoreError};
 
 #[async_trait]
 impl Purges for SqliteStore {
+    fn unattended(&self) -> Duration {
+        self.clock.unattended()
+    }
+
     async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
         let clock = self.clock.clone();
         self.connections.read(move |connection| retention::retentions(connection, clock.clock())).await?

@@ -4,6 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rusqlite::Transaction;
+
+use super::rows::execute;
 use crate::clock::Clock;
 use crate::domain::{Steady, Time};
 use crate::store::StoreError;
@@ -16,6 +19,7 @@ pub(super) struct UptimeClock {
     /// The steady clock at a moment of the time that has passed.
     begun: (Time, Duration),
     since: Time,
+    unattended: Duration,
     inner: Mutex<Inner>,
 }
 
@@ -25,7 +29,16 @@ struct Inner {
     ahead: i64,
     /// Whether that stands in the row.
     is_kept: bool,
+    /// The steady clock in the row.
+    stamped: Time,
 }
+
+/// What was written into the row of `uptime`: the steady clock, and by how much it is ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp(Time, i64);
+
+/// The age of a stamp from which on a commit renews it, in microseconds.
+const STALE_MICROS: i64 = 500_000;
 
 impl UptimeClock {
     /// The clocks of a store that is opened now.
@@ -36,8 +49,14 @@ impl UptimeClock {
         if is_step(ahead - kept.ahead) {
             told_step("store", kept.ahead - ahead);
         }
-        let inner = Inner { uptime: Uptime::new(steady, LONGEST), ahead, is_kept: false };
-        Self { clock, begun: (steady, elapsed), since: kept.since, inner: Mutex::new(inner) }
+        let inner = Inner { uptime: Uptime::new(steady, LONGEST), ahead, is_kept: false, stamped: kept.alive_at };
+        let (since, unattended) = (kept.since, kept.unattended(now));
+        Self { clock, begun: (steady, elapsed), since, unattended, inner: Mutex::new(inner) }
+    }
+
+    /// See [`Purges::unattended`](crate::store::Purges::unattended).
+    pub(super) fn unattended(&self) -> Duration {
+        self.unattended
     }
 
     /// The time that it is, which people read.
@@ -92,16 +111,28 @@ impl UptimeClock {
         !self.held().is_kept
     }
 
-    /// What the row of `uptime` is to say: the steady clock, and by how much it is ahead.
-    pub(super) fn to_keep(&self) -> (Time, i64) {
+    /// Whether the row of `uptime` was written some time ago.
+    pub(super) fn is_stale(&self) -> bool {
         let inner = self.held();
-        (self.now(), inner.ahead)
+        self.now().since(inner.stamped) > STALE_MICROS
     }
 
-    /// Notes that the row says this.
-    pub(super) fn kept(&self, ahead: i64) {
+    /// Writes into the row of `uptime` what a restart needs.
+    pub(super) fn stamp(&self, transaction: &Transaction<'_>) -> Result<Stamp, StoreError> {
+        let stamp = {
+            let inner = self.held();
+            Stamp(self.now(), inner.ahead)
+        };
+        let statement = "-- uptime.stamp\nupdate uptime set alive_at = ?1, steady_ahead = ?2";
+        execute(transaction, statement, (stamp.0.micros(), stamp.1))?;
+        Ok(stamp)
+    }
+
+    /// Notes that a stamp was committed.
+    pub(super) fn kept(&self, Stamp(at, ahead): Stamp) {
         let mut inner = self.held();
         inner.is_kept = inner.ahead == ahead;
+        inner.stamped = at;
     }
 
     /// Makes a renewal, or tries whether one could be made.

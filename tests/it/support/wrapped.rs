@@ -425,6 +425,10 @@ impl Lifecycles for Wrapped {
 
 #[async_trait]
 impl Purges for Wrapped {
+    fn unattended(&self) -> Duration {
+        self.store.unattended()
+    }
+
     async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
         self.store.retentions().await
     }

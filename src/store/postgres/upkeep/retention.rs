@@ -230,9 +230,9 @@ pub(in crate::store::postgres) async fn due(
     };
     let Some(next) = next.first() else { return Ok(step.end()) };
     let now = steady.now;
-    let kept_until = |at: Time| Some(at.plus_ms(*keep_ms)).filter(|until| *until > now);
+    let kept_until = |event| Some(steady.kept_until(event, *keep_ms)).filter(|until| *until > now);
     // Where no event is next, one that comes now is kept for the whole time.
-    if let Some(until) = kept_until(happened(next, steady)?.unwrap_or(now)) {
+    if let Some(until) = happened(next)?.map_or_else(|| Some(now.plus_ms(*keep_ms)), kept_until) {
         step.is_kept(until, now);
         return Ok(step.end());
     }
@@ -240,7 +240,7 @@ pub(in crate::store::postgres) async fn due(
     let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
     for row in &read::rows(sessions, statement, &[&shard, &place, namespace, &limit]).await? {
         let event = of_walk(row);
-        if let Some(until) = happened(row, steady)?.and_then(kept_until) {
+        if let Some(until) = happened(row)?.and_then(kept_until) {
             step.is_kept(until, now);
             break;
         }
@@ -295,11 +295,11 @@ pub(in crate::store::postgres) async fn purge(
     is_wanted.then(|| Ok(Purged { runs: row.get("runs")?, events: row.get("events")? })).transpose()
 }
 
-/// The time of an event by the steady clock; none where there is no event.
-fn happened(row: &tokio_postgres::Row, steady: Steady) -> Result<Option<Time>, StoreError> {
+/// The time of an event, and by how much the steady clock was ahead; none where there is no event.
+fn happened(row: &tokio_postgres::Row) -> Result<Option<(Time, i64)>, StoreError> {
     let event = of_walk(row);
     let (at, noted) = (event.get::<Option<Time>>("at")?, event.get::<Option<i64>>("event")?);
-    Ok(at.map(|at| steady.of_event(at, noted.unwrap_or(0))))
+    Ok(at.map(|at| (at, noted.unwrap_or(0))))
 }
 
 fn of_walk(row: &tokio_postgres::Row) -> Reader<'_, 'static, tokio_postgres::Row> {

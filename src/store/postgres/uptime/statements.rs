@@ -4,10 +4,13 @@
 //! server knows its own such time, from `begun` to now, and the interruptions in it. Where the two overlap, so that
 //! another server was there when this one began, the authority has been up since `up_since`, and else since `begun`.
 
+use std::time::Duration;
+
+use tokio::time::sleep;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::{ReplicaUptime, Sent, Told};
+use super::{Opening, ReplicaUptime, Sent, Told};
 use crate::domain::Time;
 use crate::store::StoreError;
 use crate::store::leases::ACTS_AFTER_MS;
@@ -16,6 +19,7 @@ use crate::store::postgres::read;
 use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::writing::writing;
+use crate::store::uptime::GAP;
 
 /// The column in microseconds.
 fn ahead_micros(column: &str) -> String {
@@ -138,8 +142,24 @@ fn told(row: &Row) -> Result<Told, StoreError> {
     Ok(Told { clock: row.get("now")?, ahead: row.get("steady_ahead")?, alive_at: row.get("alive_at")? })
 }
 
-/// The clocks, and the time from which on the ledger has had the steady one, for a server that starts.
-pub(in crate::store::postgres) async fn clock(sessions: &Sessions) -> Result<(Told, Time), StoreError> {
+/// The time in which each server that serves has stamped, or noted that the database's clock was set.
+const OTHERS_WAIT: Duration = Duration::from_millis(GAP_WAIT_MS as u64 + 200);
+
+/// What a server that starts is to know of the clocks. Where the last stamp seems to be of long ago, either nobody served
+/// meanwhile, or the database's clock was set a moment ago: that shows when others stamp.
+pub(in crate::store::postgres) async fn opening(sessions: &Sessions) -> Result<Opening, StoreError> {
+    let (told, since) = clock(sessions).await?;
+    if Opening::behind(told) <= GAP {
+        return Ok(Opening { told, since, beside_others: false });
+    }
+    sleep(OTHERS_WAIT).await;
+    let (later, since) = clock(sessions).await?;
+    let beside_others = later.alive_at != told.alive_at && Opening::behind(later) > GAP;
+    Ok(Opening { told: later, since, beside_others })
+}
+
+/// The clocks, and the time from which on the ledger has had the steady one.
+async fn clock(sessions: &Sessions) -> Result<(Told, Time), StoreError> {
     let statement = format!(
         "-- uptime.clock
 select clock_timestamp() as now, {ahead} as steady_ahead, alive_at, steady_since from uptime where singleton",

@@ -120,11 +120,9 @@ select exists (select 1 from leases)
 /// Keeps the steady clock for a restart.
 pub(in crate::store::sqlite) fn stamp(connection: &mut Connection, clock: &UptimeClock) -> Result<(), StoreError> {
     let transaction = begin(connection)?;
-    let (now, ahead) = clock.to_keep();
-    let stamp = "-- uptime.stamp\nupdate uptime set alive_at = ?1, steady_ahead = ?2";
-    execute(&transaction, stamp, (now.micros(), ahead))?;
+    let stamp = clock.stamp(&transaction)?;
     transaction.commit().map_err(errors::statement)?;
-    clock.kept(ahead);
+    clock.kept(stamp);
     Ok(())
 }
 

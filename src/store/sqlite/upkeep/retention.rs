@@ -177,7 +177,7 @@ pub(in crate::store::sqlite) fn due(
     each(connection, statement, (shard.0, bigint(after), namespace, limit), |row| {
         let event = Reader { table: "run_events", row, key: &|| "an event of a walk".to_owned() };
         // Those that follow are no earlier, by the steady clock.
-        let until = steady.of_event(event.get((1, "at"))?, event.get((5, "event"))?).plus_ms(*keep_ms);
+        let until = steady.kept_until((event.get((1, "at"))?, event.get((5, "event"))?), *keep_ms);
         if until > now {
             step.is_kept(until, now);
             return Ok(ControlFlow::Break(()));
