@@ -214,12 +214,14 @@ pub async fn mistakes(config: &ServeConfig) -> Vec<String> {
         Err(error) => Err(format!("cannot resolve {}: {error}", config.listen)),
     };
     let admitted = addresses.and_then(|addresses| config.admit(&addresses));
-    let store = config.store.location().map(drop);
     let settings = config.clone();
-    // Files may be large, and disks slow.
-    let files = tokio::task::spawn_blocking(move || unusable_files(&settings)).await;
-    let files = files.unwrap_or_else(|error| vec![error.to_string()]);
-    [admitted, store].into_iter().filter_map(Result::err).chain(files).collect()
+    // Files may be large, disks slow, and a pipe is waited for.
+    let files = tokio::task::spawn_blocking(move || {
+        let store = settings.store.location().err();
+        store.into_iter().chain(unusable_files(&settings)).collect::<Vec<_>>()
+    });
+    let files = files.await.unwrap_or_else(|error| vec![error.to_string()]);
+    admitted.err().into_iter().chain(files).collect()
 }
 
 /// The files that settings name and that cannot be used, and why.

@@ -10,8 +10,6 @@ mod tls;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -180,7 +178,8 @@ impl StoreLocation {
                                 goes to --store or RUNLEDGER_STORE"
                         .to_owned());
                 }
-                let text = location_in(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+                let text = runledger_files::text_once(path, LOCATION_BYTES_MAX)
+                    .map_err(|error| format!("cannot read {shown}: {error}"))?;
                 without_mark(&text).trim().parse().map_err(|expected| format!("--store-file {shown}: {expected}"))
             }
             (None, None) => default_database().map(Location::Sqlite),
@@ -190,16 +189,6 @@ impl StoreLocation {
 
 /// Bytes of the longest file that holds a location.
 const LOCATION_BYTES_MAX: u64 = 64 * 1024;
-
-/// The text of a file that holds a store's location. It may be a pipe, but no endless one.
-fn location_in(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(LOCATION_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LOCATION_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {LOCATION_BYTES_MAX} bytes")));
-    }
-    Ok(text)
-}
 
 impl StoreConfig {
     /// See [`StoreLocation::location`].
@@ -337,6 +326,30 @@ impl ServeConfig {
             )),
             Identity::Proven { .. } => Ok(()),
         }
+    }
+
+    /// Refuses what is no file among the files that are read again while a server runs. Those that are not there are told
+    /// by whoever reads them.
+    ///
+    /// # Errors
+    ///
+    /// Which is none, and what it is instead.
+    pub fn are_files(&self) -> Result<(), String> {
+        let TlsConfig { tls_cert, tls_key, tls_client_ca, tls_client_crl, .. } = &self.tls;
+        let flags = [
+            ("--access-file", &self.access_file),
+            ("--tls-cert", tls_cert),
+            ("--tls-key", tls_key),
+            ("--tls-client-ca", tls_client_ca),
+            ("--tls-client-crl", tls_client_crl),
+        ];
+        for (flag, path) in flags.into_iter().chain(self.telemetry.files()) {
+            if let Some(path) = path {
+                let refused = |error| format!("{flag}: cannot read {}: {error}", path.display());
+                runledger_files::no_other(path).map_err(refused)?;
+            }
+        }
+        Ok(())
     }
 
     fn is_encrypted(&self) -> bool {

@@ -3,7 +3,6 @@
 //! The file is read whole at each look. So it does not matter how it is replaced: by a rename, or by the link to a
 //! directory, as Kubernetes does it.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -150,16 +149,5 @@ impl AccessFile {
 }
 
 fn text(path: &Path) -> Result<Vec<u8>, String> {
-    let read = || {
-        let mut text = Vec::new();
-        std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
-        Ok::<_, std::io::Error>(text)
-    };
-    match read() {
-        Ok(text) if text.len() as u64 > FILE_BYTES_MAX => {
-            Err(format!("{} has more than {FILE_BYTES_MAX} bytes", path.display()))
-        }
-        Ok(text) => Ok(text),
-        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
-    }
+    runledger_files::read(path, FILE_BYTES_MAX).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }

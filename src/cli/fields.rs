@@ -2,7 +2,6 @@
 //! [`crate::text`].
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
@@ -133,8 +132,8 @@ impl JsonSource {
         let (name, text) = match (self.0.as_str(), self.0.strip_prefix('@')) {
             ("-", _) => ("standard input", text_of(std::io::stdin().lock())),
             (_, Some(path)) => {
-                let file = File::open(path).map_err(|error| usage(format!("{path} cannot be read: {error}")))?;
-                (path, text_of(file))
+                let text = runledger_files::text_once(path.as_ref(), JSON_READ_BYTES_MAX);
+                (path, text.map_err(|error| format!("cannot be read: {error}")))
             }
             (text, None) => ("", Ok(text.to_owned())),
         };

@@ -1,7 +1,6 @@
 //! `runledger lifecycle`: what users declare about the runs of theirs, checked, put, shown and drawn.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -176,7 +175,7 @@ fn read(path: &Path) -> Result<String, Stop> {
     if path.as_os_str() == "-" {
         std::io::stdin().lock().take(max).read_to_end(&mut text).map_err(unreadable)?;
     } else {
-        File::open(path).and_then(|file| file.take(max).read_to_end(&mut text)).map_err(unreadable)?;
+        text = runledger_files::read_once(path, LIFECYCLE_BYTES_MAX as u64).map_err(unreadable)?;
     }
     String::from_utf8(text).map_err(|_| Stop::Usage(format!("{} is no UTF-8 text", path.display())))
 }

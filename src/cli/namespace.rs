@@ -16,7 +16,11 @@ use super::time::time;
 use super::view::{self, Times, moment};
 use crate::stdio;
 use crate::text::{MaybeEmpty, bytes, count, without_mark};
+use crate::wire::cursor::CURSOR_BYTES_MAX;
 use runledger_proto::{Timestamp, v1};
+
+/// Bytes of a file with a cursor: somebody may have put space around it.
+const CURSOR_FILE_BYTES_MAX: u64 = CURSOR_BYTES_MAX as u64 + 1_024;
 
 pub(super) const HELP: &str = concat!(
     "Examples:\n  \
@@ -327,7 +331,9 @@ async fn exported(args: ExportedArgs) -> Result<(), Stop> {
         (Some(cursor), _) => cursor,
         (None, Some(path)) => {
             let unreadable = |error| Stop::Usage(format!("cannot read {}: {error}", path.display()));
-            without_mark(&std::fs::read_to_string(path).map_err(unreadable)?).trim().to_owned()
+            without_mark(&runledger_files::text_once(path, CURSOR_FILE_BYTES_MAX).map_err(unreadable)?)
+                .trim()
+                .to_owned()
         }
         (None, None) => String::new(),
     };

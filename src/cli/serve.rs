@@ -26,6 +26,7 @@ pub(super) async fn run(settings: Settings) -> Result<(), Stop> {
     let found = lookup_host(config.listen.as_str()).await;
     let addresses: Vec<SocketAddr> = found.with_context(|| format!("cannot resolve {}", config.listen))?.collect();
     config.admit(&addresses).map_err(Stop::Usage)?;
+    config.are_files().map_err(Stop::Usage)?;
     telemetry::log(config.telemetry.log_format, &config.telemetry.log, ambient::wants_no_colour())
         .map_err(|error| Stop::Undone(format!("cannot log: {error}")))?;
     Ok(app::serve(settings, location, &addresses).await?)

@@ -18,7 +18,7 @@ use self::entry::Entry;
 use super::ending::{Stop, say};
 use super::output::{Format, Out, Output, tell};
 use super::table::{Column, Table};
-use crate::auth::access_file;
+use crate::auth::access_file::{self, FILE_BYTES_MAX};
 use crate::auth::rules::Known;
 use crate::auth::token::{NewToken, TokenHash};
 use crate::clock::{Clock as _, SystemClock};
@@ -308,7 +308,8 @@ fn list(args: &ListArgs) -> Result<(), Stop> {
 }
 
 fn text_of(path: &Path) -> Result<String, Stop> {
-    std::fs::read_to_string(path).map_err(|error| Stop::Undone(format!("cannot read {}: {error}", path.display())))
+    let text = runledger_files::text(path, FILE_BYTES_MAX);
+    text.map_err(|error| Stop::Undone(format!("cannot read {}: {error}", path.display())))
 }
 
 fn row(hash: &TokenHash, known: &Known, now: Time) -> Vec<String> {

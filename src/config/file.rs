@@ -4,8 +4,7 @@
 //! A file is taken whole or not at all, and all mistakes in it are told at once.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::Resettable;
@@ -150,16 +149,8 @@ pub fn named(command: &Command, words: &[OsString]) -> Option<PathBuf> {
 ///
 /// The file is too large, is no file, or cannot be read.
 pub fn text(path: &Path) -> io::Result<String> {
-    // A pipe would be waited for.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let mut text = String::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    Ok(text)
+    // It is looked at again and again.
+    runledger_files::text(path, FILE_BYTES_MAX)
 }
 
 /// All settings of a server, as its flags.

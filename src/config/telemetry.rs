@@ -60,6 +60,12 @@ pub struct Collectors {
 }
 
 impl TelemetryConfig {
+    /// The files that flags name for a collector which a flag names.
+    pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &Option<PathBuf>)> {
+        let files = [("--otlp-ca", &self.otlp_ca), ("--otlp-headers-file", &self.otlp_headers_file)];
+        files.into_iter().filter(|_| self.otlp_endpoint.is_some())
+    }
+
     /// The collectors, by the flags and, beneath them, by OpenTelemetry's own variables.
     #[must_use]
     pub fn collectors(&self) -> Collectors {

@@ -12,19 +12,19 @@ use crate::tls::{ClientAuth, ClientFiles, TlsFiles};
 pub struct TlsConfig {
     /// The server's certificate, and those up to its root (PEM): the port speaks TLS, and nothing else
     #[arg(long, env = "RUNLEDGER_TLS_CERT", value_name = "FILE")]
-    tls_cert: Option<PathBuf>,
+    pub(super) tls_cert: Option<PathBuf>,
 
     /// The key of the certificate (PEM, without a password)
     #[arg(long, env = "RUNLEDGER_TLS_KEY", value_name = "FILE")]
-    tls_key: Option<PathBuf>,
+    pub(super) tls_key: Option<PathBuf>,
 
     /// The CAs whose clients are let in (PEM): clients show certificates
     #[arg(long, env = "RUNLEDGER_TLS_CLIENT_CA", value_name = "FILE")]
-    tls_client_ca: Option<PathBuf>,
+    pub(super) tls_client_ca: Option<PathBuf>,
 
     /// Revocation lists (PEM), one of each CA that issues clients' certificates: who is on one is not let in
     #[arg(long, env = "RUNLEDGER_TLS_CLIENT_CRL", value_name = "FILE")]
-    tls_client_crl: Option<PathBuf>,
+    pub(super) tls_client_crl: Option<PathBuf>,
 
     /// Whether a client without a certificate is let in [default: required]
     #[arg(long, env = "RUNLEDGER_TLS_CLIENT_AUTH", value_name = "WHETHER", value_enum)]

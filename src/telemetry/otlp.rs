@@ -1,6 +1,5 @@
 //! Metrics and spans on their way to a collector, by OTLP over gRPC.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,11 +12,15 @@ use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use opentelemetry_sdk::trace::SpanData;
 use opentelemetry_sdk::{Resource, trace};
+use runledger_files as files;
 use thiserror::Error;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, ClientTlsConfig};
 
 use super::LogThrottle;
+
+/// Bytes of a file at most: headers, or CAs.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The place of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ impl Collector {
         Ok(Some(match &self.ca_file {
             None => tls.with_enabled_roots(),
             Some(path) => {
-                let pem = fs::read(path).map_err(|error| NoCollector::File(path.clone(), error))?;
+                let pem = files::read(path, FILE_BYTES_MAX).map_err(|error| NoCollector::File(path.clone(), error))?;
                 tls.ca_certificate(Certificate::from_pem(pem))
             }
         }))
@@ -76,7 +79,8 @@ impl Collector {
     fn headers(&self) -> Result<MetadataMap, NoCollector> {
         let mut headers = HeaderMap::new();
         if let Some(path) = &self.headers_file {
-            let text = fs::read_to_string(path).map_err(|error| NoCollector::File(path.clone(), error))?;
+            // It is read for metrics and for spans, so a pipe would not do.
+            let text = files::text(path, FILE_BYTES_MAX).map_err(|error| NoCollector::File(path.clone(), error))?;
             let lines = text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty());
             for (line, number) in lines {
                 let wrong = || NoCollector::Header { path: path.clone(), line: number };

@@ -4,8 +4,8 @@
 //! link, and comes to mean another folder. So the links are followed before the files are read and once more after it,
 //! and the files are read again where that gives different places.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
@@ -126,19 +126,11 @@ impl TlsFiles {
 }
 
 fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, TlsError> {
-    let content = |what| TlsError::Content { file: path.to_owned(), what };
-    // A pipe would be waited for.
-    if !fs::metadata(path).map_err(|source| unreadable(path, source))?.is_file() {
-        return Err(content("is not a file"));
+    let bytes = runledger_files::read(path, bytes_max).map_err(|source| unreadable(path, source))?;
+    if bytes.is_empty() {
+        return Err(TlsError::Content { file: path.to_owned(), what: "is empty" });
     }
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|source| unreadable(path, source))?;
-    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(|source| unreadable(path, source))?;
-    match bytes.len() as u64 {
-        0 => Err(content("is empty")),
-        length if length > bytes_max => Err(content("is too large for what it should hold")),
-        _ => Ok(bytes),
-    }
+    Ok(bytes)
 }
 
 fn unreadable(path: &Path, source: io::Error) -> TlsError {
@@ -215,11 +207,11 @@ mod tests {
         fs::write(&key, "").unwrap();
         assert!(error(&files).ends_with("..1/tls.key is empty"), "{}", error(&files));
         fs::write(&key, vec![b'x'; usize::try_from(FILE_BYTES_MAX).unwrap() + 1]).unwrap();
-        assert!(error(&files).contains("too large"), "{}", error(&files));
+        assert!(error(&files).contains("more than 1048576 bytes"), "{}", error(&files));
         fs::remove_file(&key).unwrap();
         assert!(error(&files).contains("tls.key") && error(&files).contains("No such file"), "{}", error(&files));
         fs::create_dir(&key).unwrap();
-        assert!(error(&files).ends_with("is not a file"), "{}", error(&files));
+        assert!(error(&files).ends_with("it is a folder and no file"), "{}", error(&files));
     }
 
     #[test]

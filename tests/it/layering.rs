@@ -1,5 +1,6 @@
 //! The table of the modules that each module may use, held against every file under `src`.
 
+mod reading;
 mod source;
 mod writing;
 
@@ -323,7 +324,7 @@ pub(crate) fn files_of(folder: &str) -> Vec<(PathBuf, String)> {
             }
         }
     }
-    assert!(files.len() > 3, "the sources of {folder} were found");
+    assert!(!files.is_empty(), "the sources of {folder} were found");
     files.sort();
     files
 }

@@ -41,7 +41,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 fn nobody_writes_to_standard_output_or_standard_error_past_stdio() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = Vec::new();
-    let packages = ["runledger-bench", "runledger-client", "runledger-postgres", "runledger-proto"];
+    let packages = ["runledger-bench", "runledger-client", "runledger-files", "runledger-postgres", "runledger-proto"];
     for folder in ["src".to_owned()].into_iter().chain(packages.map(|package| format!("crates/{package}/src"))) {
         files(&root.join(folder), &mut sources);
     }

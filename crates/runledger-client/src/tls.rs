@@ -3,8 +3,7 @@
 //! Only the names of files are kept. The files are read for each new connection, so that a certificate that was renewed
 //! is used without a restart.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -144,13 +143,9 @@ fn unfit(what: &'static str, path: &Path, found: impl Into<String>) -> TlsFileEr
 }
 
 fn bytes(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsFileError> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
-    read.map_err(|source| TlsFileError::Unreadable { what, path: path.to_owned(), source })?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(unfit(what, path, "is too large to be one"));
-    }
-    Ok(bytes)
+    // It is read for each connection, so a pipe would not do.
+    let read = runledger_files::read(path, FILE_BYTES_MAX);
+    read.map_err(|source| TlsFileError::Unreadable { what, path: path.to_owned(), source })
 }
 
 fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {

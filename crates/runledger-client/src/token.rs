@@ -2,8 +2,7 @@
 //! runs. No part of a token is ever shown.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -119,9 +118,9 @@ impl TokenFile {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.read_at.elapsed() >= age_max {
             last.read_at = Instant::now();
-            // A pipe has given its token once, and a read of it could wait for ever.
-            let again = std::fs::metadata(&self.path).is_ok_and(|file| file.is_file());
-            if let Some(value) = again.then(|| read(&self.path).ok()).flatten() {
+            // A pipe has given its token once.
+            let bytes = runledger_files::read(&self.path, TOKEN_BYTES_MAX);
+            if let Ok(value) = value_of(bytes, &self.path) {
                 last.value = value;
             }
         }
@@ -130,9 +129,11 @@ impl TokenFile {
 }
 
 fn read(path: &Path) -> Result<AsciiMetadataValue, TokenError> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(TOKEN_BYTES_MAX + 1).read_to_end(&mut bytes));
-    read.map_err(|source| TokenError::Unreadable { path: path.to_owned(), source })?;
+    value_of(runledger_files::read_once(path, TOKEN_BYTES_MAX), path)
+}
+
+fn value_of(read: io::Result<Vec<u8>>, path: &Path) -> Result<AsciiMetadataValue, TokenError> {
+    let bytes = read.map_err(|source| TokenError::Unreadable { path: path.to_owned(), source })?;
     let named = || format!("the token file {}", path.display());
     let text = std::str::from_utf8(&bytes).map_err(|_error| TokenError::Unfit(named()))?;
     // Some editors write a mark before a file's text, which is no part of the token.

@@ -1,7 +1,6 @@
 //! Small files that others may replace at any time, read whole.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -20,12 +19,6 @@ pub enum BadFile {
         #[source]
         cause: io::Error,
     },
-    /// The file is larger than any that is meant.
-    #[error("{} has more than {SOURCE_BYTES_MAX} bytes", .path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
 }
 
 /// The content of a file. It blocks.
@@ -34,12 +27,6 @@ pub enum BadFile {
 ///
 /// The file cannot be read, or is larger than [`SOURCE_BYTES_MAX`].
 pub(in crate::auth) fn read(path: &Path) -> Result<Vec<u8>, BadFile> {
-    let unreadable = |cause| BadFile::Unreadable { path: path.to_owned(), cause };
-    let mut content = Vec::new();
-    let most = SOURCE_BYTES_MAX as u64 + 1;
-    File::open(path).and_then(|file| file.take(most).read_to_end(&mut content)).map_err(unreadable)?;
-    if content.len() > SOURCE_BYTES_MAX {
-        return Err(BadFile::TooLarge { path: path.to_owned() });
-    }
-    Ok(content)
+    let read = runledger_files::read(path, SOURCE_BYTES_MAX as u64);
+    read.map_err(|cause| BadFile::Unreadable { path: path.to_owned(), cause })
 }

@@ -2,8 +2,7 @@
 //! readable by its owner only.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -58,9 +57,8 @@ impl Contexts {
 
     fn of(path: &Path) -> Result<Self, ContextError> {
         let unreadable = |source| ContextError::Unreadable { path: path.to_owned(), source };
-        let mut text = String::new();
-        match File::open(path) {
-            Ok(file) => file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(unreadable)?,
+        let text = match runledger_files::text(path, FILE_BYTES_MAX) {
+            Ok(text) => text,
             Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
                 return Ok(Self::default());
             }

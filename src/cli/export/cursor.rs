@@ -1,7 +1,7 @@
 //! The file of the cursor up to which an export has every event of a namespace. It is there whole or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,14 +38,13 @@ pub(super) fn may_claim(path: &Path, sink: &mut Sink) -> Result<(), String> {
 
 /// Refuses a file that is there and has no cursor of this ledger and namespace: it would be replaced.
 pub(super) fn may_replace(path: &Path, ledger: Ledger, namespace: &Namespace) -> Result<(), String> {
-    let Ok(there) = fs::metadata(path) else { return Ok(()) };
-    let mut text = String::new();
-    let bytes_max = CURSOR_BYTES_MAX as u64 + 2;
+    if fs::metadata(path).is_err() {
+        return Ok(());
+    }
     // A pipe is not opened: somebody may wait for its reader.
-    let is_read =
-        there.is_file() && File::open(path).is_ok_and(|file| file.take(bytes_max).read_to_string(&mut text).is_ok());
-    let is_own = text.is_empty() || cursor::epoch(text.trim(), &Seals::of(ledger), namespace).is_some();
-    if is_read && is_own {
+    let text = runledger_files::text(path, CURSOR_BYTES_MAX as u64 + 2);
+    let is_own = |text: &String| text.is_empty() || cursor::epoch(text.trim(), &Seals::of(ledger), namespace).is_some();
+    if text.as_ref().is_ok_and(is_own) {
         return Ok(());
     }
     Err(format!(

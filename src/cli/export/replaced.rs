@@ -2,17 +2,14 @@
 //! and of nothing else than this one is to write. Whoever means another file says so by `--force`.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
 
 use tokio::task::spawn_blocking;
 
-use super::resume::{Backwards, Place, is_gone};
+use super::resume::{Backwards, LINE_BYTES_MAX, Place, is_gone};
 use super::{Ended, Export};
 use crate::domain::{Revision, RunKey};
 use crate::store::PAGE_BYTES_MAX;
-
-/// Bytes of a first line at most: a longer one is no event's.
-const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// A file's first and last line; none: the file is not there, is empty, or is a pipe or a device, which is never replaced.
 type Ends = Option<[Vec<u8>; 2]>;
@@ -79,6 +76,13 @@ fn ends(path: &str) -> io::Result<Ends> {
     }
     let mut file = File::open(path)?;
     let mut first = Vec::new();
+    BufReader::new((&file).take(2)).read_to_end(&mut first)?;
+    if first != b"{\"" {
+        // It may be large, and of one line: nothing more of it is read.
+        return Ok(Some([first.clone(), first]));
+    }
+    file.rewind()?;
+    first.clear();
     BufReader::new((&file).take(LINE_BYTES_MAX)).read_until(b'\n', &mut first)?;
     let last = Backwards::of(&mut file)?.next()?.unwrap_or_default();
     Ok(Some([first, last]))

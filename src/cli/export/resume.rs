@@ -19,6 +19,9 @@ use crate::domain::{Event, Namespace, Position, Positions, Revision, RunId, RunK
 use crate::store::inspect::Link;
 use crate::store::{Ledger, PAGE_BYTES_MAX};
 
+/// Bytes of a line at most: a longer one is no event's.
+pub(super) const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
 /// Bytes of a file that are read at once, from its end.
 const CHUNK_BYTES: u64 = 64 * 1024;
 
@@ -217,19 +220,25 @@ impl<'a> Backwards<'a> {
     }
 
     pub(super) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        // The bytes that were not looked at: what stands behind them has no line feed but its last byte.
+        let mut unseen = self.held.len().saturating_sub(1);
         loop {
-            let inner = self.held.len().saturating_sub(1);
-            if let Some(feed) = self.held[..inner].iter().rposition(|byte| *byte == b'\n') {
+            if let Some(feed) = self.held[..unseen].iter().rposition(|byte| *byte == b'\n') {
                 return Ok(Some(self.held.split_off(feed + 1)));
+            }
+            if self.held.len() as u64 > LINE_BYTES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "it has a line that no export wrote"));
             }
             if self.start == 0 {
                 return Ok(Some(std::mem::take(&mut self.held)).filter(|line| !line.is_empty()));
             }
-            let size = self.start.min(CHUNK_BYTES);
+            // As much again, so that a long line is not moved for each of its pieces.
+            let size = self.start.min(CHUNK_BYTES.max(self.held.len() as u64));
             self.start -= size;
             self.file.seek(SeekFrom::Start(self.start))?;
             let mut chunk = Vec::new();
             (&mut *self.file).take(size).read_to_end(&mut chunk)?;
+            unseen = if self.held.is_empty() { chunk.len().saturating_sub(1) } else { chunk.len() };
             chunk.append(&mut self.held);
             self.held = chunk;
         }

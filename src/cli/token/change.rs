@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::auth::access_file;
+use crate::auth::access_file::{self, FILE_BYTES_MAX};
 use crate::private::{self, Rights, Turn};
 
 /// An access file that nobody else changes meanwhile.
@@ -19,8 +19,10 @@ pub(super) struct Change {
 impl Change {
     /// Waits for the turn, and reads the file.
     pub(super) fn begin(path: &Path) -> Result<Self, String> {
+        // What is no file has no turn: nothing is left beside it.
+        runledger_files::no_other(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let turn = Turn::at(path).map_err(|error| cannot_write(path, &error))?;
-        let before = match fs::read_to_string(path) {
+        let before = match runledger_files::text(path, FILE_BYTES_MAX) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(format!("cannot read {}: {error}", path.display())),

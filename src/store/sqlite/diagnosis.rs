@@ -90,9 +90,12 @@ fn locked(path: &Path) -> Option<Finding> {
     })
 }
 
+/// Bytes of a process id, and some more.
+const LOCK_BYTES_MAX: u64 = 64;
+
 /// The process of the server that has, or had, the file.
 fn server(path: &Path) -> Option<u32> {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");
-    fs::read_to_string(lock).ok()?.trim().parse().ok()
+    runledger_files::text(lock.as_ref(), LOCK_BYTES_MAX).ok()?.trim().parse().ok()
 }

@@ -5,8 +5,9 @@ use super::files_of;
 use super::source::bare;
 
 /// The place, and one more with its reason.
-const PLACES: [(&str, &str); 2] = [
+const PLACES: [(&str, &str); 3] = [
     ("src/private.rs", "the place"),
+    ("crates/runledger-files/src/lib.rs", "opens files to read them, with flags"),
     ("crates/runledger-bench/src/direct/pgbench.rs", "another package, whose one script is made with 0600"),
 ];
 
@@ -39,18 +40,7 @@ const MAKERS: [&str; 23] = [
 
 #[test]
 fn one_place_makes_files() {
-    let packages = ["src", "crates/runledger-bench/src", "crates/runledger-client/src"];
-    let packages = packages.into_iter().chain(["crates/runledger-postgres/src", "crates/runledger-proto/src"]);
-    let mut places = Vec::new();
-    for (folder, (path, text)) in
-        packages.flat_map(|folder| files_of(folder).into_iter().map(move |file| (folder, file)))
-    {
-        let name = format!("{folder}/{}", path.display());
-        let of_tests = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
-        if !of_tests && !makers(&text).is_empty() {
-            places.push((name, makers(&text)));
-        }
-    }
+    let places = places_of(&MAKERS);
     let others = places.iter().filter(|(name, _)| !PLACES.iter().any(|(place, _)| place == name)).collect::<Vec<_>>();
     assert!(others.is_empty(), "make it with `private`: {others:#?}");
     for (place, _) in PLACES {
@@ -66,22 +56,38 @@ fn a_maker_is_seen_however_it_is_written() {
         ("tokio::fs::write(path, text).await", "fs::write"),
         ("fs::create_dir_all(path)?;", "create_dir"),
     ] {
-        assert_eq!(makers(text), [found], "{text}");
+        assert_eq!(named(text, &MAKERS), [found], "{text}");
     }
     for text in [
         "// File::create(path)\nconst A: &str = \"fs::write\";",
         "let file = File::open(path)?;",
         "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    fn g() { std::fs::write(path, text).unwrap(); }\n}\n",
     ] {
-        assert_eq!(makers(text), [""; 0], "{text}");
+        assert_eq!(named(text, &MAKERS), [""; 0], "{text}");
     }
 }
 
-/// The makers that a file names outside of its tests.
-fn makers(text: &str) -> Vec<&'static str> {
+/// The files that name one of the words outside of their tests, and which.
+pub(super) fn places_of(words: &[&'static str]) -> Vec<(String, Vec<&'static str>)> {
+    let packages = ["bench", "client", "files", "postgres", "proto"].map(|name| format!("crates/runledger-{name}/src"));
+    let mut places = Vec::new();
+    for folder in ["src".to_owned()].into_iter().chain(packages) {
+        for (path, text) in files_of(&folder) {
+            let of_tests = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
+            let found = named(&text, words);
+            if !of_tests && !found.is_empty() {
+                places.push((format!("{folder}/{}", path.display()), found));
+            }
+        }
+    }
+    places
+}
+
+/// The words that a file names outside of its tests.
+fn named(text: &str, words: &[&'static str]) -> Vec<&'static str> {
     let of_tests = text.match_indices("\n#[cfg(test)]\n").map(|(at, found)| at + found.len());
     let mut of_tests =
         of_tests.filter(|at| text[*at..].lines().next().is_some_and(|line| line.ends_with("mod tests {")));
     let code = bare(&text[..of_tests.next().unwrap_or(text.len())]);
-    MAKERS.into_iter().filter(|maker| code.contains(maker)).collect()
+    words.iter().copied().filter(|word| code.contains(word)).collect()
 }

@@ -1,7 +1,6 @@
 //! The files of TLS, as bytes and as certificates. No error repeats anything of a file.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -18,17 +17,8 @@ const GROUP: u32 = 0o070;
 const GROUP_WRITES_OR_RUNS: u32 = 0o030;
 
 pub(super) fn read(parameter: &'static str, path: &Path) -> Result<Vec<u8>, FilesError> {
-    let unreadable = |source| FilesError::Unreadable { parameter, path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
-    if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is no file")));
-    }
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(unreadable(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 MiB")));
-    }
-    Ok(bytes)
+    let read = runledger_files::read(path, FILE_BYTES_MAX);
+    read.map_err(|source| FilesError::Unreadable { parameter, path: path.to_owned(), source })
 }
 
 /// Reads a key that nobody else can read, by libpq's rule: a file that root owns may be read by its group, as one that

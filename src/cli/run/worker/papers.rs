@@ -1,8 +1,7 @@
 //! What a program is given and what it leaves, as files in a folder of the run's own, which goes with the worker.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use runledger_proto::Struct;
@@ -59,22 +58,13 @@ impl Papers {
     ///
     /// Why it is no result.
     pub(super) fn left(&self) -> Result<Option<Struct>, String> {
-        // A pipe without a writer would be opened for ever.
-        match fs::metadata(self.result()) {
-            Ok(found) if found.is_file() => {}
-            Ok(_) => return Err("is no file".to_owned()),
+        let text = match runledger_files::text(&self.result(), READ_BYTES_MAX as u64) {
+            Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("cannot be read: {error}")),
-        }
-        let file = File::open(self.result()).map_err(|error| format!("cannot be read: {error}"))?;
-        let mut text = String::new();
-        let read = file.take(READ_BYTES_MAX as u64 + 1).read_to_string(&mut text);
-        read.map_err(|error| format!("cannot be read: {error}"))?;
+        };
         if text.is_empty() {
             return Ok(None);
-        }
-        if text.len() > READ_BYTES_MAX {
-            return Err(format!("is more than {READ_BYTES_MAX} bytes"));
         }
         let object = object(&text).map_err(|error| format!("is no JSON object that can be kept as it is: {error}"))?;
         if object.values().map(depth).max().unwrap_or(0) >= METADATA_DEPTH_MAX {
@@ -116,6 +106,8 @@ fn has_zero(value: &serde_json::Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -142,6 +134,10 @@ mod tests {
         assert_eq!(json::object(&papers.left().unwrap().unwrap()), "{\"a\":1}");
         fs::remove_file(papers.result()).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, papers.result(), rustix::fs::Mode::RUSR).unwrap();
-        assert_eq!(papers.left(), Err("is no file".to_owned()), "nobody writes into it, and nobody waits for that");
+        assert_eq!(
+            papers.left(),
+            Err("cannot be read: it is a pipe and no file".to_owned()),
+            "nobody writes into it, and nobody waits for that"
+        );
     }
 }
