@@ -7,6 +7,7 @@ mod contexts;
 mod cuts;
 mod endings;
 mod examples;
+mod files;
 mod hostile;
 mod lists;
 mod rights;
