@@ -11,6 +11,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::process::umask;
 use tempfile::TempDir;
 
 /// The rights of a new file.
@@ -21,6 +23,14 @@ const FOLDER: u32 = 0o700;
 
 /// Links that are followed one after the other, as on Linux.
 const LINKS_MAX: usize = 40;
+
+/// Leaves the owner's rights alone in what the process makes: a umask may take those of others, and no more. Called before
+/// the process has threads.
+pub fn keep_owners_rights() {
+    // It can be read only by changing it.
+    let before = umask(Mode::RWXG | Mode::RWXO);
+    umask(before & (Mode::RWXG | Mode::RWXO));
+}
 
 /// Makes a folder, and those above it, where they are missing.
 ///
@@ -56,6 +66,18 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 /// It cannot be opened.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE).open(path)
+}
+
+/// A file to read and to write, made where it is missing. It has this name itself: no link is followed, and no pipe is
+/// waited for.
+///
+/// # Errors
+///
+/// It cannot be opened.
+pub fn open_own(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).expect("flags of open(2) are small");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(FILE).custom_flags(flags).open(path)
 }
 
 /// A file to read and to append to, made where it is missing.
@@ -211,8 +233,10 @@ fn closed(mode: u32) -> u32 {
 ///
 /// It is not there, or is somebody else's.
 pub fn close_to_others(path: &Path) -> io::Result<bool> {
-    let mode = fs::metadata(path)?.mode();
-    if mode & OTHERS == 0 {
+    // Not what a link leads to, nor what is no file: their rights are somebody else's to choose.
+    let found = fs::symlink_metadata(path)?;
+    let mode = found.mode();
+    if !found.is_file() || mode & OTHERS == 0 {
         return Ok(false);
     }
     fs::set_permissions(path, Permissions::from_mode(closed(mode))).map(|()| true)
@@ -255,15 +279,20 @@ impl Drop for Turn {
     }
 }
 
-/// The file that a link leads to, whether it is there or not: the link stays. A link that only the system can follow,
-/// such as `/dev/stdout`, stays what it is.
+/// The file that a link leads to, whether it is there or not: the link stays. A pipe or a device stays what it is.
 ///
 /// # Errors
 ///
-/// The links go round in a circle.
+/// The links go round in a circle, or lead to a file that a process has open, such as `/dev/stdout`.
 pub fn followed(path: &Path) -> io::Result<PathBuf> {
     if let Ok(there) = fs::metadata(path) {
-        return Ok(if there.is_file() { fs::canonicalize(path)? } else { path.to_owned() });
+        if !there.is_file() {
+            return Ok(path.to_owned());
+        }
+        if is_descriptor(path) {
+            return Err(io::Error::other("it is a file that is open already: name the file itself"));
+        }
+        return fs::canonicalize(path);
     }
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -273,6 +302,23 @@ pub fn followed(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("too many links"))
+}
+
+/// Whether a path leads to what a process has open, such as `/dev/stdout`. What stands there is not replaced by a rename:
+/// whoever has it open would go on with the former file.
+fn is_descriptor(path: &Path) -> bool {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if fs::canonicalize(folder).is_ok_and(|folder| folder.starts_with("/proc") && folder.ends_with("fd")) {
+            return true;
+        }
+        match fs::read_link(&path) {
+            Ok(target) => path = folder.join(target),
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {

@@ -1,5 +1,6 @@
 //! The errors of a store. Every error of a commit answers one question: surely not applied, or unknown?
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::sync::Arc;
 
@@ -150,7 +151,7 @@ pub enum OpenError {
         /// The database file.
         location: String,
         /// The part that is there, and the part that is missing.
-        what: &'static str,
+        what: Cow<'static, str>,
         /// The operator's next step.
         todo: &'static str,
     },

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{StatVfs, StatVfsMountFlags, statvfs};
 
+use super::lock::LOCK_BYTES_MAX;
 use super::lockers::{self, Locker};
 use super::{errors, fitness, inspect};
 use crate::store::OpenError;
@@ -89,9 +90,6 @@ fn locked(path: &Path) -> Option<Finding> {
         todo: format!("have it end its transaction, or end it: kill {}", stays.pid),
     })
 }
-
-/// Bytes of a process id, and some more.
-const LOCK_BYTES_MAX: u64 = 64;
 
 /// The process of the server that has, or had, the file.
 fn server(path: &Path) -> Option<u32> {

@@ -3,7 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
+use rustix::fs::statvfs;
+use rustix::process::{Resource, getrlimit};
 use tokio::task::JoinError;
 
 use super::lockers;
@@ -83,10 +85,50 @@ pub(super) fn open(path: &Path, error: rusqlite::Error) -> OpenError {
             },
             None => OpenError::Unreachable { location, source: error.into() },
         },
-        Some(ErrorCode::DiskFull) => OpenError::Failed { location, source: "the disk is full".into() },
+        Some(ErrorCode::DiskFull) => OpenError::Failed { location, source: FULL.into() },
+        Some(ErrorCode::SystemIoFailure) if is_for_room(&error) => no_room(path, error),
         Some(ErrorCode::NotADatabase) => foreign(path, "no SQLite database"),
         Some(_) | None => OpenError::Failed { location, source: error.into() },
     }
+}
+
+const FULL: &str = "the disk is full";
+const LIMITED: &str = "a file may not become as large as it must (ulimit -f): raise the limit";
+
+/// Whether SQLite could not write, or make a file larger. It says that a disk is full only where the log or the file is
+/// written, and not where the log's index is made.
+fn is_for_room(error: &rusqlite::Error) -> bool {
+    let codes = [
+        ffi::SQLITE_IOERR_WRITE,
+        ffi::SQLITE_IOERR_SHMSIZE,
+        ffi::SQLITE_IOERR_SHMMAP,
+        ffi::SQLITE_IOERR_FSYNC,
+        ffi::SQLITE_IOERR_TRUNCATE,
+    ];
+    error.sqlite_error().is_some_and(|error| codes.contains(&error.extended_code))
+}
+
+/// Why a file could not be written: for want of room, as far as the system tells.
+fn no_room(path: &Path, error: rusqlite::Error) -> OpenError {
+    let location = path.display().to_string();
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_full = statvfs(folder).is_ok_and(|volume| volume.f_bavail.saturating_mul(volume.f_frsize) < ROOM_BYTES_MIN);
+    if is_full {
+        OpenError::Failed { location, source: FULL.into() }
+    } else if getrlimit(Resource::Fsize).current.is_some() {
+        OpenError::Failed { location, source: LIMITED.into() }
+    } else {
+        OpenError::Failed { location, source: error.into() }
+    }
+}
+
+/// Bytes without which no index of a log can be made.
+const ROOM_BYTES_MIN: u64 = 64 * 1024;
+
+/// A file that was just made, and that somebody reads before its log is written into it.
+pub(super) fn read_meanwhile(path: &Path) -> OpenError {
+    let source = "somebody reads the new file: it is opened when the reader has ended";
+    OpenError::Unreachable { location: path.display().to_string(), source: source.into() }
 }
 
 /// The refusal of a file that is not Runledger's. It stays as it is.
@@ -122,7 +164,9 @@ pub(super) fn open_system(path: &Path, error: io::Error) -> OpenError {
     if is_forbidden(&error) {
         OpenError::ReadOnly { location, source: error.into() }
     } else if error.kind() == io::ErrorKind::StorageFull {
-        OpenError::Failed { location, source: "the disk is full".into() }
+        OpenError::Failed { location, source: FULL.into() }
+    } else if error.kind() == io::ErrorKind::FileTooLarge {
+        OpenError::Failed { location, source: LIMITED.into() }
     } else {
         OpenError::Failed { location, source: error.into() }
     }

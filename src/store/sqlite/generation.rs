@@ -138,6 +138,16 @@ fn write(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
 /// The number that has the generation: 0 in a file that was never stamped.
 const OWN: &str = "application_id";
 
+/// The mark of a file that is being made, in the place of a generation. A log begins after it: without a log, nothing was
+/// ever written, as where the disk was full. No generation is drawn with it.
+pub(super) const BEGUN: u32 = 0x0052_4c01;
+
+/// Marks a file that is empty, before it has a log.
+pub(super) fn begin(writer: &Connection) -> rusqlite::Result<()> {
+    let pages: i64 = writer.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    if pages == 0 { writer.pragma_update(None, OWN, BEGUN) } else { Ok(()) }
+}
+
 /// The number that has the generation before. Releases before 0.8, and probes, count with it: it has a meaning in a stamp
 /// alone.
 const BEFORE: &str = "user_version";

@@ -8,11 +8,12 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::identity::Inode;
+use super::log::{self, HEADER_BYTES};
 use super::{errors, rights, whole};
 use crate::private;
 use crate::store::OpenError;
@@ -39,11 +40,16 @@ impl FileLock {
             private::folders(directory).map_err(failed)?;
         }
         let path = beside(database).map_err(failed)?;
-        let mut beside = private::open_or_create(&path).map_err(failed)?;
+        let mut beside = private::open_own(&path).map_err(failed)?;
+        let holder = holder_in(&mut beside, database)?;
         if !is_free(&beside).map_err(failed)? {
-            return Err(locked(pid_in(&mut beside)));
+            return Err(locked(holder));
         }
-        beside.set_len(0).and_then(|()| writeln!(beside, "{}", std::process::id())).map_err(failed)?;
+        beside
+            .set_len(0)
+            .and_then(|()| beside.rewind())
+            .and_then(|()| writeln!(beside, "{}", std::process::id()))
+            .map_err(failed)?;
         // Before the file is opened: this process may have it open under its other name, and closing it would drop
         // its POSIX locks.
         let named = fs::metadata(database).map_err(failed)?;
@@ -64,6 +70,13 @@ impl FileLock {
     /// Whether the log may have something that the file has not: the last server came to no good end.
     pub(super) fn has_log(&self) -> bool {
         self.has_log
+    }
+
+    /// Whether the file itself still bears the mark of one that is being made. No descriptor is closed for that.
+    pub(super) fn is_begun(&self) -> io::Result<bool> {
+        let mut header = [0; HEADER_BYTES];
+        self.database.read_exact_at(&mut header, 0)?;
+        Ok(log::is_begun(&header))
     }
 
     /// The inode of the file that is locked.
@@ -122,6 +135,9 @@ fn file_system(mounts: &str, device: u64) -> Option<&str> {
     line.split_once(" - ")?.1.split(' ').next()
 }
 
+/// Bytes of a process id, and some more.
+pub(super) const LOCK_BYTES_MAX: u64 = 32;
+
 /// `<database>.lock`, with links resolved: two names of one database meet at one lock. The file is made for that,
 /// empty, if it is missing: a link to nothing has no other name yet.
 fn beside(database: &Path) -> io::Result<PathBuf> {
@@ -137,15 +153,29 @@ fn beside(database: &Path) -> io::Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-fn pid_in(file: &mut File) -> Option<String> {
-    let mut text = String::new();
-    file.read_to_string(&mut text).ok()?;
-    let pid = text.trim();
-    (!pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit())).then(|| pid.to_owned())
+/// The process that has, or had, the lock, by the file beside the database. What is no file of a lock is refused, and
+/// stays as it is: somebody else's may have been linked there.
+fn holder_in(lock: &mut File, database: &Path) -> Result<Option<String>, OpenError> {
+    let failed = |error| errors::open_system(database, error);
+    let found = lock.metadata().map_err(failed)?;
+    if !found.is_file() || found.nlink() > 1 {
+        return Err(whole::no_lock(database, "is another file as well, by a hard link"));
+    }
+    let mut text = Vec::new();
+    lock.take(LOCK_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
+    let pid = text.trim_ascii_end();
+    if text.len() as u64 > LOCK_BYTES_MAX || !pid.iter().all(u8::is_ascii_digit) {
+        return Err(whole::no_lock(database, "holds something else than the number of a process"));
+    }
+    Ok(std::str::from_utf8(pid).ok().filter(|pid| !pid.is_empty()).map(str::to_owned))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     #[cfg(target_os = "linux")]
@@ -192,6 +222,41 @@ mod tests {
         drop(writer);
         let _closed_or_not = fs::remove_file(&log);
         assert!(FileLock::take(&path).is_ok());
+    }
+
+    #[test]
+    fn what_stands_in_the_place_of_a_part_and_is_not_that_alone_is_refused_and_stays_as_it_is() {
+        for ending in ["-wal", "-shm", "-journal", ".lock"] {
+            for kind in ["a folder", "a named pipe", "a symbolic link", "a hard link", "text"] {
+                if ending != ".lock" && ["a hard link", "text"].contains(&kind) {
+                    continue;
+                }
+                let directory = tempfile::tempdir().unwrap();
+                let [path, other] = ["runs.db", "other"].map(|name| directory.path().join(name));
+                let part = directory.path().join(format!("runs.db{ending}"));
+                rusqlite::Connection::open(&path).unwrap().execute("create table ledger (x)", ()).unwrap();
+                fs::write(&other, "precious").unwrap();
+                fs::set_permissions(&other, fs::Permissions::from_mode(0o644)).unwrap();
+                match kind {
+                    "a folder" => fs::create_dir(&part).unwrap(),
+                    "a named pipe" => mknodat(CWD, &part, FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap(),
+                    "a symbolic link" => std::os::unix::fs::symlink(&other, &part).unwrap(),
+                    "a hard link" => fs::hard_link(&other, &part).unwrap(),
+                    _ => {
+                        fs::rename(&other, &part).unwrap();
+                        std::os::unix::fs::symlink(&part, &other).unwrap();
+                    }
+                }
+                let before = [&part, &other].map(|path| fs::metadata(path).unwrap().mode());
+                let refusal = crate::telemetry::chain(&FileLock::take(&path).err().expect("it is refused"));
+                assert!(refusal.contains(&format!("(`{ending}`)")), "{kind} for {ending}: {refusal}");
+                let is_named = ["a hard link", "text"].contains(&kind) || refusal.contains(kind);
+                assert!(is_named, "{kind} for {ending}: {refusal}");
+                assert_eq!(fs::read(&other).unwrap(), b"precious", "{kind} for {ending}");
+                let after = [&part, &other].map(|path| fs::metadata(path).unwrap().mode());
+                assert_eq!(after, before, "{kind} for {ending}");
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::generation::lacks_its_log;
+use super::generation::{BEGUN, lacks_its_log};
 
 /// The length of the header of a SQLite file.
 pub(super) const HEADER_BYTES: usize = 100;
@@ -214,6 +214,11 @@ fn is_cut(file: &Path, header: &[u8; HEADER_BYTES]) -> io::Result<bool> {
         return Ok(false);
     }
     Ok(fs::metadata(file)?.len() < u64::from(number(header, PAGES)) * u64::from(page_bytes_of(header)))
+}
+
+/// Whether the file was made and bears no generation yet: its log was never written into it.
+pub(super) fn is_begun(header: &[u8; HEADER_BYTES]) -> bool {
+    number(header, OWN) == BEGUN
 }
 
 /// The size of a file's pages.

@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::connections::Connections;
-use super::generation::Turns;
+use super::generation::{self, Turns};
 use super::identity::Identity;
 use super::lock::FileLock;
 use super::{errors, fitness, migrate, rows, whole};
@@ -63,6 +63,7 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     migrate::admit(&writer, path)?;
     let location = path.display().to_string();
     refuse(&location, fitness::of_file(&writer).map_err(failed)?)?;
+    generation::begin(&writer).map_err(failed)?;
     make_durable(&writer).map_err(failed)?;
     let turns = Turns::of(&mut writer).map_err(failed)?;
     let is_new = writer.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).map_err(failed)? == 0;
@@ -80,7 +81,13 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     }
     let (ledger, kept) = (ledger(&writer, path)?, kept(&writer, path)?);
     // What a server that was killed has left in the log is brought into the file, as at the end of one that was not.
-    if let Err(error) = turns.cut(&mut writer) {
+    let cut = turns.cut(&mut writer);
+    if lock.is_begun().map_err(|error| errors::open_system(path, error))? {
+        // Nothing is acknowledged while the file does not tell that it is nothing without its log.
+        cut.map_err(failed)?;
+        return Err(errors::read_meanwhile(path));
+    }
+    if let Err(error) = cut {
         tracing::warn!(store = %path.display(), %error, "the write-ahead log was not written into the file");
     }
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;

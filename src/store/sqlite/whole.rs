@@ -3,6 +3,7 @@
 //! A part that is missing has acknowledged calls in it, or would become a new ledger beside them; a part of another file
 //! would be mixed with this one. Nothing here writes, and no pipe or device is waited for.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{self, File, FileType};
 use std::io::{self, Read as _};
@@ -12,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
-use super::log::{HEADER_BYTES, MAGIC, Mismatch, beside, mismatch, page_bytes_of};
+use super::log::{HEADER_BYTES, MAGIC, Mismatch, beside, is_begun, mismatch, page_bytes_of};
 use super::{errors, open};
 use crate::store::OpenError;
 
@@ -32,13 +33,11 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
     {
         return Err(errors::no_file(database, kind));
     }
+    companions(database)?;
     let log = fs::metadata(beside(database)).ok();
     if found.as_ref().is_ok_and(|file| file.nlink() > 1) {
         // The log may be beside its other name: the second name is reported later.
         return Ok(log.is_some_and(|log| log.len() > 0));
-    }
-    if log.as_ref().is_some_and(|log| !log.is_file()) {
-        return incomplete(database, "what stands in the place of its write-ahead log (`-wal`) is no file", MOVE_IT);
     }
     let mut header = Vec::new();
     // A file that cannot be read is reported when it is opened.
@@ -56,7 +55,8 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
     };
     let bytes = found.as_ref().map_or(0, fs::Metadata::len);
     let is_one_page = header[WRITTEN_BY] == BY_A_LOG && bytes <= u64::from(page_bytes_of(header));
-    if is_one_page && log.is_none() {
+    // Where this release has begun the file, the mark says that nothing was in a log yet.
+    if is_one_page && log.is_none() && !is_begun(header) {
         let todo = "put the log (`-wal`) back beside it, or remove the file to begin a new ledger";
         let what = "the file has no table, and its write-ahead log is missing, which has what was written";
         return incomplete(database, what, todo);
@@ -96,11 +96,44 @@ fn mismatched(database: &Path, found: Mismatch) -> OpenError {
              tell SQLite so: sqlite3 FILE 'pragma application_id = 0'",
         ),
     };
-    OpenError::Incomplete { location: database.display().to_string(), what, todo }
+    OpenError::Incomplete { location: database.display().to_string(), what: what.into(), todo }
 }
 
-fn incomplete<T>(database: &Path, what: &'static str, todo: &'static str) -> Result<T, OpenError> {
-    Err(OpenError::Incomplete { location: database.display().to_string(), what, todo })
+/// What stands beside a file, and belongs to it.
+const COMPANIONS: [(&str, &str); 4] = [
+    ("-wal", "its write-ahead log (`-wal`)"),
+    ("-shm", "the index of its log (`-shm`)"),
+    ("-journal", "its rollback journal (`-journal`)"),
+    (".lock", "its lock (`.lock`)"),
+];
+
+/// Refuses what stands in the place of a part and is no file of its own: a pipe would be waited for, and through a link,
+/// another file would be written.
+fn companions(database: &Path) -> Result<(), OpenError> {
+    let database_file = fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned());
+    for (ending, name) in COMPANIONS {
+        let mut path = OsString::from(&database_file);
+        path.push(ending);
+        let Ok(found) = fs::symlink_metadata(&path) else { continue };
+        if let Some(kind) = no_file(found.file_type()) {
+            let what = format!("what stands in the place of {name} is {kind} and no file");
+            return incomplete(database, what, MOVE_IT);
+        }
+        if ending == ".lock" && found.nlink() > 1 {
+            return Err(no_lock(database, "is another file as well, by a hard link"));
+        }
+    }
+    Ok(())
+}
+
+fn incomplete<T>(database: &Path, what: impl Into<Cow<'static, str>>, todo: &'static str) -> Result<T, OpenError> {
+    Err(OpenError::Incomplete { location: database.display().to_string(), what: what.into(), todo })
+}
+
+/// The refusal of a file in the place of the lock that holds another's content, or is another file as well.
+pub(super) fn no_lock(database: &Path, why: &str) -> OpenError {
+    let what = format!("what stands in the place of its lock (`.lock`) {why}");
+    OpenError::Incomplete { location: database.display().to_string(), what: what.into(), todo: MOVE_IT }
 }
 
 fn no_file(kind: FileType) -> Option<&'static str> {
@@ -112,8 +145,10 @@ fn no_file(kind: FileType) -> Option<&'static str> {
         Some("a named pipe")
     } else if kind.is_socket() {
         Some("a socket")
-    } else {
+    } else if kind.is_char_device() || kind.is_block_device() {
         Some("a device")
+    } else {
+        Some("a symbolic link")
     }
 }
 

@@ -70,7 +70,9 @@ impl There {
             Self::ForeignLog => Some(STRANGER),
             Self::LogAlone => Some("the file is missing, and its write-ahead log is still there: put the file back"),
             Self::NoLog => Some("what stands in the place of its write-ahead log (`-wal`) is no log: move it away"),
-            Self::FolderForALog => Some("what stands in the place of its write-ahead log (`-wal`) is no file"),
+            Self::FolderForALog => {
+                Some("what stands in the place of its write-ahead log (`-wal`) is a folder and no file: move it away")
+            }
         }
     }
 
