@@ -65,6 +65,7 @@ use crate::config::shown::Setting;
 use crate::config::{self as settings, ServeConfig};
 use crate::stdio;
 use crate::store::open::Location;
+use crate::supervise::signals::outlive_limits;
 
 /// The lifecycle authority for runs.
 #[derive(Debug, Parser)]
@@ -282,6 +283,9 @@ fn redacted(text: &str, given: impl Iterator<Item = String>) -> String {
 
 /// Does what the command line says.
 pub async fn run(cli: Cli) -> ExitCode {
+    if let Err(error) = outlive_limits() {
+        tracing::debug!(%error, "a file that becomes too large ends the process");
+    }
     let words = cli.words.clone();
     // Whoever gives a connection string where a file is meant is told of the file by its name.
     let shown = |sentence: String| redacted(&sentence, given(&words));

@@ -4,7 +4,8 @@ use std::io;
 use std::process::ExitCode;
 
 use runledger::config::ambient;
-use runledger::{cli, stdio};
+use runledger::{cli, private, stdio};
+use rustix::process::{Resource, getrlimit};
 use tikv_jemallocator::Jemalloc;
 use tokio::runtime::Runtime;
 
@@ -19,9 +20,17 @@ fn runtime() -> io::Result<Runtime> {
     runtime.worker_threads(ambient::worker_threads()).thread_stack_size(STACK).enable_all().build()
 }
 
+/// Descriptors without which the runtime cannot start: it would panic.
+const DESCRIPTORS_MIN: u64 = 10;
+
 fn main() -> ExitCode {
     stdio::say_panics();
     let _said = stdio::Flushed;
+    private::keep_owners_rights();
+    if let Some(files_max) = getrlimit(Resource::Nofile).current.filter(|files| *files < DESCRIPTORS_MIN) {
+        stdio::err().say(&format!("runledger: the process may open {files_max} files at once: raise ulimit -n\n"));
+        return ExitCode::FAILURE;
+    }
     let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(code) => return code,

@@ -12,6 +12,16 @@ use tokio::time::Instant;
 /// group.
 const ECHO_WAIT_MAX: Duration = Duration::from_millis(100);
 
+/// Lets a write beyond the limit of a file's size (`ulimit -f`) fail as one to a full disk does: by itself, the signal for it
+/// would end the process without a word. Programs that are started have the signal as it was.
+///
+/// # Errors
+///
+/// The system does not tell of it.
+pub fn outlive_limits() -> io::Result<()> {
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
+}
+
 /// Signals that a process has caught.
 #[derive(Debug)]
 pub struct Signals {

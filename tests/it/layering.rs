@@ -125,7 +125,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("main", &["app", "cli", "config", "stdio"]),
+    ("main", &["app", "cli", "config", "private", "stdio"]),
 ];
 
 /// Modules inside others that only their neighbours may name, and these neighbours.

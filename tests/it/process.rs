@@ -19,6 +19,7 @@ mod grants;
 mod guarantees;
 mod interruptions;
 mod kills;
+mod limits;
 pub(crate) mod load;
 mod loads;
 mod mixed;

@@ -84,7 +84,7 @@ impl Home {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_that_the_program_makes_is_its_owners_alone_whatever_the_umask() {
-    for umask in ["000", "022"] {
+    for umask in ["000", "022", "777"] {
         let home = Home::new(umask);
         let (server, address) = home.serves(&[]).await;
         let server_flag = ["--server", &*address];
