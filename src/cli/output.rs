@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::mem;
 
 use clap::{Args, ValueEnum};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, stat};
 use tokio::task::spawn_blocking;
 
 use super::table::{Column, Table};
@@ -55,6 +56,16 @@ pub(super) fn tell(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         told => told,
     }
+}
+
+/// Whether nobody gave this process a standard output: the runtime puts `/dev/null` in the place of a closed one, open to
+/// read and to write, as no shell opens it. For a command whose output is lost for good, or is all that it is for.
+pub(super) fn is_stdout_closed() -> bool {
+    let (out, nowhere) = (fstat(io::stdout()), stat("/dev/null"));
+    let is_nowhere = out.ok().zip(nowhere.ok()).is_some_and(|(out, nowhere)| {
+        FileType::from_raw_mode(out.st_mode) == FileType::CharacterDevice && out.st_rdev == nowhere.st_rdev
+    });
+    is_nowhere && fcntl_getfl(io::stdout()).is_ok_and(|flags| flags.contains(OFlags::RDWR))
 }
 
 /// The columns of a terminal that does not tell its width.

@@ -16,7 +16,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use self::change::{Change, cannot_write};
 use self::entry::Entry;
 use super::ending::{Stop, say};
-use super::output::{Format, Out, Output, tell};
+use super::output::{Format, Out, Output, is_stdout_closed, tell};
 use super::table::{Column, Table};
 use crate::auth::access_file::{self, FILE_BYTES_MAX};
 use crate::auth::rules::Known;
@@ -73,6 +73,9 @@ const COLUMNS: &[Column] = &[
     Column::texts("ROLES"),
     Column::texts("AGENTS"),
 ];
+
+/// The names of standard output, where the token is printed.
+const PRINTED: [&str; 3] = ["-", "/dev/stdout", "/dev/fd/1"];
 
 /// Digits of a hash that are shown to people.
 const HASH_DIGITS_SHOWN: usize = 12;
@@ -182,7 +185,7 @@ pub(super) fn run(args: TokenArgs) -> Result<(), Stop> {
 
 fn new(args: NewArgs) -> Result<(), Stop> {
     let NewArgs { name, namespaces, roles, agents, expires_in, access_file, output } = args;
-    let output = output.filter(|path| path.as_os_str() != "-");
+    let output = output.filter(|path| !PRINTED.iter().any(|name| path.as_os_str() == *name));
     let token = NewToken::draw().ok_or_else(|| Stop::Undone("the system has no randomness".to_owned()))?;
     let expires_at = expires_in.map(|left| SystemClock.now().plus_ms(left.as_millis().try_into().unwrap_or(u64::MAX)));
     let roles: Vec<_> = roles.into_iter().map(Role::name).collect();
@@ -229,6 +232,9 @@ impl From<Ungiven> for Stop {
 fn give(token: &NewToken, output: Option<&Path>, done: impl FnOnce() -> Result<(), String>) -> Result<(), Ungiven> {
     let text = format!("{}\n", token.reveal());
     let Some(path) = output else {
+        if is_stdout_closed() {
+            return Err(Ungiven::Before("the token cannot be printed: standard output is closed".to_owned()));
+        }
         done().map_err(Ungiven::Before)?;
         if is_open_to_others(io::stdout().as_fd()) {
             say("others on this machine may read the file that the token goes to: --output makes one that they cannot");

@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::task::spawn_blocking;
 
+use crate::cli::output::is_stdout_closed;
 use crate::private::{self, Part, Rights};
 
 /// Standard output, or a file.
@@ -30,6 +31,9 @@ impl Sink {
     /// because an export that is interrupted meanwhile would leave it behind.
     pub(super) async fn open(output: &str, append: bool) -> io::Result<Self> {
         if output == "-" {
+            if is_stdout_closed() {
+                return Err(io::Error::other("standard output is closed"));
+            }
             return Ok(Self { out: Some(Out::Stdout), part: None });
         }
         let path = private::followed(Path::new(output))?;

@@ -225,6 +225,36 @@ async fn a_pipe_in_the_place_of_a_file_that_is_followed_is_told_and_the_file_aft
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_nowhere_to_go_is_an_error_and_a_file_that_is_open_is_not_replaced() {
+    let place = TempDir::new().unwrap();
+    let shell = |script: String| {
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_runledger")]).env_clear().current_dir(place.path());
+        ran(command)
+    };
+    let store = format!("sqlite:{}", place.path().join("ledger.db").display());
+    let server = Process::spawn(&["serve", "--listen", "127.0.0.1:0", "--store", &store]);
+    server.says("the store is open").await;
+    let new = "\"$0\" token new --name x --namespace x --role reader";
+    let lost = shell(format!("{new} --access-file access.toml >&-")).await;
+    assert!(lost.code == 1 && lost.err.contains("standard output is closed"), "{lost:?}");
+    assert!(!place.path().join("access.toml").exists(), "an entry of a token that nobody has");
+    let lost = shell(format!("\"$0\" export --store {store} >&-")).await;
+    assert!(lost.code == 1 && lost.err.contains("standard output is closed"), "{lost:?}");
+    let kept = shell(format!("\"$0\" export --store {store} >/dev/null")).await;
+    assert_eq!(kept.code, 0, "{kept:?}");
+    let between = shell(format!("(echo before; {new} --output /dev/stdout 2>&3; echo after) 3>&2 > between")).await;
+    let text = fs::read_to_string(place.path().join("between")).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert!(matches!(lines[..], ["before", token, "after"] if token.starts_with("rl_")), "{between:?}: {text}");
+    let refused = shell(format!("{new} --output /dev/fd/3 3> open")).await;
+    assert!(refused.code == 1 && refused.err.contains("open already"), "{refused:?}");
+    File::create(place.path().join("zeros")).unwrap().set_len(1 << 30).unwrap();
+    let large = shell(format!("\"$0\" export --store {store} --output zeros")).await;
+    assert!(large.code == 1 && large.err.contains("no export wrote it"), "{large:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_is_answered_while_a_pipe_is_waited_for() {
     let place = TempDir::new().unwrap();
     let pipe = place.path().join("pipe");
