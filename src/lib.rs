@@ -121,7 +121,8 @@
 //!   refused. An empty text of a flag or a file is never taken for none; an empty variable is none.
 //! - The principal of an event is the server's own finding. A caller that is confined to its agents writes no run of
 //!   others: [`domain::decide`] refuses it, whatever the call. What another holds is suspended, and what waits is
-//!   approved, by an operator alone, and never by the identity that executed it.
+//!   approved, by an operator alone, and never by an identity that executed it,
+//!   under whatever lease or none.
 //!
 //! # The path of a watch
 //!

@@ -375,6 +375,7 @@ fn event(
     if event_type == EventType::Updated && changes == Changes::default() {
         return Ok(Decision::Unchanged);
     }
+    changes.supervision.by_executor = suspension::is_executor_shown(run, command, event_type, &changes);
     let from = run.map(|run| run.status);
     let to = match event_type {
         EventType::Created => command.ask.leads_to(),

@@ -38,9 +38,46 @@ pub(super) fn approves(run: &Run, command: &Command, context: &Context<'_>) -> b
         && complete.lease_epoch.is_none()
         && command.agents.is_operators()
         && !is_its_own_agents(run, command)
+        && !command.principal.identity.as_ref().is_some_and(|identity| run.supervision.was_executed_by(identity))
 }
 
-/// Whether the caller is the run's own agent: its owner, who was granted its lease, or who suspended it as its holder, or
+/// Whether an event shows a caller with a proven identity to execute its run without a lease, which the run does not know
+/// of it: who starts such a run, or reports it before it waits. Nothing else tells who executes it.
+pub(super) fn is_executor_shown(
+    run: Option<&Run>,
+    command: &Command,
+    event_type: EventType,
+    changes: &Changes,
+) -> bool {
+    let Some(identity) = &command.principal.identity else { return false };
+    let supervision = run.map(|run| &run.supervision);
+    let has_lease = changes.supervision.lease.is_some() || supervision.is_some_and(|all| all.lease.is_some());
+    let is_running = run.is_some_and(|run| run.status == Status::Running && !run.is_at_rest());
+    let executes = match &command.ask {
+        Ask::Start(_) => event_type == EventType::Started || command.ask.leads_to() == Some(Status::Running),
+        Ask::Update(_) => is_running,
+        // Others may suspend it as well: who names its owner does so itself.
+        Ask::Suspend(_) => {
+            let agent_id = command.principal.agent_id.as_ref();
+            is_running && agent_id.is_some() && run.and_then(|run| run.agent_id.as_ref()) == agent_id
+        }
+        Ask::Complete(_)
+        | Ask::Abort(_)
+        | Ask::Fail(_)
+        | Ask::Claim(_)
+        | Ask::Release(_)
+        | Ask::GiveBack(_)
+        | Ask::RequestAbort(_)
+        | Ask::Resume(_)
+        | Ask::Sweep
+        | Ask::Archive
+        | Ask::Restore
+        | Ask::Redact(_) => false,
+    };
+    executes && !has_lease && !supervision.is_some_and(|all| all.was_executed_by(identity))
+}
+
+/// Whether the caller is the run's own agent as it is now: its owner, who was granted its lease, or who suspended it as its holder, or
 /// came to its limit. An identity is one caller, whatever agents it names.
 fn is_its_own_agents(run: &Run, command: &Command) -> bool {
     let principal = &command.principal;

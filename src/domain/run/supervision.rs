@@ -1,10 +1,14 @@
 //! Supervision keeps a run from staying open for ever: its lease, its deadlines, a request to abort it, and a late
 //! report.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::ResultDigest;
-use crate::domain::{Event, EventType, Lease, LeaseEpoch, Metadata, Principal, Ready, Run, Status, Time, Unbegun};
+use crate::domain::{
+    Event, EventType, Identity, Lease, LeaseEpoch, Metadata, Principal, Ready, Run, Status, Time, Unbegun,
+};
 
 /// A request that the worker which executes a run abort it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +64,9 @@ const COMPLETION_INCOMPLETE: &str = "COMPLETION_INCOMPLETE";
 
 /// What stands between two things that were missing: no requirement has a space in it.
 const BETWEEN: &str = " ";
+
+/// The number of identities that a run keeps of those that executed it before.
+const EXECUTED_BY_MAX: usize = 32;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_none(links: &u32) -> bool {
@@ -133,6 +140,11 @@ pub struct Supervision {
     /// that an earlier release wrote have none where it named an agent, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grantee: Option<Box<Principal>>,
+    /// The identities that executed the run, beside the [grantee](Self::grantee): under an earlier lease, or without one.
+    /// Each once, the last 32 of them, in the order in which they came. Callers that prove no identity are not among
+    /// them, nor is one that gave its lease back without having begun.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub executed_by: Vec<Arc<Identity>>,
     /// The total time that the run has been at rest, in microseconds, which does not count towards `run_timeout_ms`, and the
     /// time by which the store's clock was set forward meanwhile.
     #[serde(skip_serializing_if = "is_zero")]
@@ -180,6 +192,10 @@ pub struct SupervisionChange {
     /// that were stored with them neither.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub to_grantee: bool,
+    /// The event's caller executes the run without a lease, and is not known to have done so: see
+    /// [`Supervision::executed_by`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_executor: bool,
 }
 
 impl Supervision {
@@ -194,9 +210,16 @@ impl Supervision {
             ready,
             unbegun,
             to_grantee,
+            by_executor,
         } = &event.changes.supervision;
         if lease.is_some_and(|lease| !lease.resting) {
+            let earlier = self.grantee.take().and_then(|grantee| grantee.identity);
             self.grantee = to_grantee.then(|| Box::new(event.principal.clone()));
+            let is_given_back = self.unbegun.is_some() && event.event_type == EventType::Ready;
+            self.keep_executed_by(earlier.filter(|_| !is_given_back));
+        }
+        if *by_executor {
+            self.keep_executed_by(event.principal.identity.clone());
         }
         self.lease = lease.or(self.lease);
         self.start_deadline = start_deadline.or(self.start_deadline);
@@ -214,6 +237,20 @@ impl Supervision {
         if let Some(report) = late_report {
             self.late_report = Some(Box::new(report.without_metadata()));
         }
+    }
+
+    /// Keeps who executed the run, where the grantee does not say so.
+    fn keep_executed_by(&mut self, identity: Option<Arc<Identity>>) {
+        let Some(identity) = identity.filter(|identity| !self.was_executed_by(identity)) else { return };
+        self.executed_by.push(identity);
+        let surplus = self.executed_by.len().saturating_sub(EXECUTED_BY_MAX);
+        self.executed_by.drain(..surplus);
+    }
+
+    /// Whether an identity is known to have executed the run.
+    pub(in crate::domain) fn was_executed_by(&self, identity: &Arc<Identity>) -> bool {
+        let grantee = self.grantee.as_ref().and_then(|grantee| grantee.identity.as_ref());
+        grantee == Some(identity) || self.executed_by.contains(identity)
     }
 
     /// Keeps the deadlines of a run that has been started where they are by the steady clock, before an event is folded that
@@ -253,7 +290,12 @@ impl Supervision {
             + self.ready.as_ref().map_or(0, |_| size_of::<Ready>())
             + self.unbegun.as_ref().map_or(0, |unbegun| unbegun.weight())
             + self.grantee.as_ref().map_or(0, |_| size_of::<Principal>())
+            + self.executed_by.iter().map(|identity| weight_of(identity)).sum::<usize>()
     }
+}
+
+fn weight_of(identity: &Identity) -> usize {
+    size_of::<Arc<Identity>>() + size_of::<Identity>() + identity.subject.len() + identity.issuer.len()
 }
 
 impl Run {
