@@ -340,6 +340,7 @@ mod tests {
                 unbegun: None,
                 rest_micros: 2_000,
                 grantee: None,
+                executed_by: Vec::new(),
                 steady_ahead_micros: 8,
             },
             refinements: Some(Box::new(Refinements {
@@ -352,6 +353,7 @@ mod tests {
                 lifecycle: Some(LifecyclePin { id: LifecycleId { name: "review".into(), version: 3 }, digest: 7 }),
                 phase: Some("drafting".into()),
                 phase_started_at: Some(at(9)),
+                ended_in: Some("acting".into()),
                 iteration: 4,
                 max_iterations: Some(5),
                 max_iterations_then: Some(LimitThen::Abort),

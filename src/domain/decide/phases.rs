@@ -202,7 +202,10 @@ pub(super) fn add(
     change.phase = step.to.map(str::to_owned).or(change.phase);
     if let (true, false, Some(declared)) = (ends, is_named, declared) {
         let stands = run.and_then(|run| run.refinements.as_ref()?.phase.as_ref());
-        change.phase = declared.lifecycle.at_end.clone().filter(|at_end| Some(at_end) != stands);
+        let at_end = declared.lifecycle.at_end.as_ref();
+        change.phase = at_end.cloned().filter(|at_end| Some(at_end) != stands);
+        // Only what the authority concluded is reported late.
+        change.ended_in = stands.cloned().filter(|_| at_end.is_some() && changes.supervision.presumed);
     }
     changes.refinements = change.boxed();
     Ok(())
@@ -296,18 +299,29 @@ fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, ch
     };
     let Some(report) = &mut changes.supervision.late_report else { return };
     let mut missing = Vec::new();
-    let stands = run.refinements.as_ref().and_then(|stands| stands.phase.as_ref());
-    let is_moved = stands.is_some() && stands == declared.lifecycle.at_end.as_ref();
-    // Where the end has moved the run, nobody knows any more from which phase.
-    if !is_moved {
-        let step = Step::of(Some(run), command, context);
-        if step.is_err() || step.is_ok_and(|step| may_complete(declared, run, step.to).is_err()) {
-            missing.push(PHASE.to_owned());
-        }
+    if !was_to_complete(declared, run, command, context) {
+        missing.push(PHASE.to_owned());
     }
     let brought = met(declared, run, &command.ask);
     missing.extend(lacking(declared, run, &brought).map(|wanted| String::from(wanted.clone())));
     report.lacks(&missing);
+}
+
+/// Whether a run that is reported as completed could have been, by the phase in which it ended. Where the end moved it and
+/// an earlier release did not note from which phase, nobody knows it: then no phase is taken for one that may complete.
+fn was_to_complete(declared: &Declared, run: &Run, command: &Command, context: &Context<'_>) -> bool {
+    let stands = run.refinements.as_deref();
+    let phase = stands.and_then(|stands| stands.phase.as_ref());
+    let ended_in = stands.and_then(|stands| stands.ended_in.clone());
+    let is_moved = phase.is_some() && phase == declared.lifecycle.at_end.as_ref();
+    if is_moved && ended_in.is_none() {
+        return declared.lifecycle.completes_in().is_none() && command.ask.phase().is_none();
+    }
+    let mut before = run.clone();
+    if let Some(stands) = before.refinements.as_mut().filter(|_| ended_in.is_some()) {
+        stands.phase = ended_in;
+    }
+    Step::of(Some(&before), command, context).is_ok_and(|step| may_complete(declared, &before, step.to).is_ok())
 }
 
 /// What the completion requires, and the run does not have, nor the call brings.

@@ -40,6 +40,10 @@ pub struct Refinements {
     /// The time since which it is in that phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_started_at: Option<Time>,
+    /// The phase that it was in when the authority ended it by a conclusion, where its lifecycle moves it at its end: a late
+    /// completion is judged by this one. Runs that an earlier release ended have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_in: Option<String>,
     /// The number of times that it began anew.
     #[serde(skip_serializing_if = "is_zero")]
     pub iteration: u32,
@@ -98,6 +102,9 @@ pub struct RefinementsChange {
     /// The new phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
+    /// See [`Refinements::ended_in`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_in: Option<String>,
     /// The new iteration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u32>,
@@ -150,6 +157,7 @@ impl Refinements {
             continues_run_id,
             lifecycle,
             phase,
+            ended_in,
             iteration,
             max_iterations,
             max_iterations_then,
@@ -171,6 +179,7 @@ impl Refinements {
             all.phase.clone_from(phase);
             all.phase_started_at = Some(event.at);
         }
+        all.ended_in = ended_in.clone().or(all.ended_in);
         all.iteration = iteration.unwrap_or(all.iteration);
         all.max_iterations = max_iterations.or(all.max_iterations);
         all.max_iterations_then = max_iterations_then.or(all.max_iterations_then);
@@ -221,7 +230,7 @@ impl Refinements {
         size_of::<Self>()
             + ids([&self.parent_run_id, &self.continues_run_id])
             + self.lifecycle.as_ref().map_or(0, |pin| pin.id.name.len())
-            + [&self.phase, &self.word].into_iter().flatten().map(String::len).sum::<usize>()
+            + [&self.phase, &self.ended_in, &self.word].into_iter().flatten().map(String::len).sum::<usize>()
             + met(&self.met)
             + [&self.suspension, &self.resumed_from].into_iter().flatten().map(|it| it.weight()).sum::<usize>()
     }
@@ -254,7 +263,7 @@ impl RefinementsChange {
             + links
             + ids([&self.parent_run_id, &self.continues_run_id])
             + self.lifecycle.as_ref().map_or(0, |pin| pin.id.name.len())
-            + [&self.phase, &self.word].into_iter().flatten().map(String::len).sum::<usize>()
+            + [&self.phase, &self.ended_in, &self.word].into_iter().flatten().map(String::len).sum::<usize>()
             + met(&self.met)
             + self.suspension.as_ref().map_or(0, |suspension| suspension.weight())
             + self.resumption.as_ref().map_or(0, |resumption| resumption.weight())
