@@ -75,6 +75,8 @@ pub struct Answer {
     pub disposition: Disposition,
     /// The run's revision now.
     pub current_revision: Revision,
+    /// The number of values that a redaction took out; none: it is none, or made no event now.
+    pub values_redacted: Option<u64>,
 }
 
 /// The effect of a call.
@@ -201,21 +203,17 @@ impl Engine {
             Err(_elapsed) if deadline == Some(by) => return Err(Failure::Deadline),
             Err(_elapsed) => return Err(Failure::StoreUnavailable),
         };
-        match verdict {
-            Verdict::Applied(run) => {
-                Ok(Answer { current_revision: run.revision, run, disposition: Disposition::Applied })
-            }
-            Verdict::RecordedLate(run) => {
-                Ok(Answer { current_revision: run.revision, run, disposition: Disposition::RecordedLate })
-            }
-            Verdict::Unchanged(run) => {
-                Ok(Answer { current_revision: run.revision, run, disposition: Disposition::Unchanged })
-            }
+        let (run, disposition, values_redacted) = match verdict {
+            Verdict::Applied(run) => (run, Disposition::Applied, None),
+            Verdict::RecordedLate(run) => (run, Disposition::RecordedLate, None),
+            Verdict::Redacted { run, values } => (run, Disposition::Applied, Some(values)),
+            Verdict::Unchanged(run) => (run, Disposition::Unchanged, None),
             Verdict::Replayed { revision, current_revision } => {
                 let run = Arc::new(self.replayed(caller, &key, revision, by).await?);
-                Ok(Answer { run, disposition: Disposition::Replayed, current_revision })
+                return Ok(Answer { run, disposition: Disposition::Replayed, current_revision, values_redacted: None });
             }
-        }
+        };
+        Ok(Answer { current_revision: run.revision, run, disposition, values_redacted })
     }
 
     /// The run as the first call left it. The first call was applied, so an answer that says "nothing was written"

@@ -18,6 +18,7 @@ struct Mutated {
     disposition: i32,
     current_revision: u64,
     abort_requested: bool,
+    values_redacted: Option<u64>,
 }
 
 /// A mutation that names its run, and whose answer says whether the run is to be aborted.
@@ -30,7 +31,7 @@ macro_rules! of_its_holder {
         /// The command was not applied, or nobody knows.
         pub async fn $call(&self, call: Call<v1::$request>) -> Result<v1::$response, Problem> {
             let command = |message, caller: &_, _| request::$call(message, caller);
-            let Mutated { run, disposition, current_revision, abort_requested } =
+            let Mutated { run, disposition, current_revision, abort_requested, .. } =
                 self.mutate(call, true, command).await?;
             Ok(v1::$response { run, disposition, current_revision, abort_requested })
         }
@@ -77,7 +78,8 @@ impl Authority {
             renewal = request::update_renewal(&message, caller);
             request::update_run(message, caller)
         };
-        let Mutated { run, disposition, current_revision, abort_requested } = self.mutate(call, true, command).await?;
+        let Mutated { run, disposition, current_revision, abort_requested, .. } =
+            self.mutate(call, true, command).await?;
         if let Some((key, renewal)) = renewal {
             // The update was made: the answer waits for no renewal, and no deadline may pass in between.
             self.renewals.renew_soon(caller, key, renewal);
@@ -108,9 +110,10 @@ impl Authority {
     /// Nothing was taken out, or nobody knows.
     pub async fn redact_run(&self, call: Call<v1::RedactRunRequest>) -> Result<v1::RedactRunResponse, Problem> {
         let command = |message, caller: &_, _| request::redact_run(message, caller);
-        let Mutated { run, disposition, current_revision, .. } = self.mutate(call, true, command).await?;
+        let answer = self.mutate(call, true, command).await?;
         self.feed.forget();
-        Ok(v1::RedactRunResponse { run, disposition, current_revision })
+        let Mutated { run, disposition, current_revision, values_redacted, .. } = answer;
+        Ok(v1::RedactRunResponse { run, disposition, current_revision, values_redacted })
     }
 
     /// Commits the command that a request asks for. `names_run`: the request named its run, so that a repetition meets
@@ -147,6 +150,7 @@ impl Authority {
             run: Some(answer.run.as_ref().into()),
             disposition: disposition.into(),
             current_revision: answer.current_revision.into(),
+            values_redacted: answer.values_redacted,
         })
     }
 }

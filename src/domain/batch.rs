@@ -91,11 +91,25 @@ pub struct Decided {
     /// The revision up to which nothing stands in the history at the paths of the redaction, where one is among the
     /// events.
     pub nothing_up_to: Revision,
+    /// The number of values that the store took out by the redaction, where one is among the events: the store counts them.
+    pub values_redacted: Option<u64>,
     /// The approximate number of bytes of runs that were read and made.
     pub weight: usize,
 }
 
 impl Decided {
+    /// The answers, in the commands' order. What a redaction took out is known once it was committed.
+    #[must_use]
+    pub fn into_verdicts(mut self) -> Vec<Result<Verdict, Refusal>> {
+        // A redaction is alone in its batch.
+        if let (Some(values), Some(Ok(verdict))) = (self.values_redacted, self.verdicts.first_mut())
+            && let Verdict::Applied(run) = verdict
+        {
+            *verdict = Verdict::Redacted { run: Arc::clone(run), values };
+        }
+        self.verdicts
+    }
+
     /// Whether each command that was looked at made its event.
     #[must_use]
     pub fn all_applied(&self) -> bool {
@@ -115,6 +129,13 @@ pub enum Verdict {
     Applied(Arc<Run>),
     /// The command made its event, which keeps a late report; the run right after the event.
     RecordedLate(Arc<Run>),
+    /// The command made its event, which took values out; the run right after the event.
+    Redacted {
+        /// The run.
+        run: Arc<Run>,
+        /// How many.
+        values: u64,
+    },
     /// The command was a permitted no-op; the run as it is.
     Unchanged(Arc<Run>),
     /// The command was applied before.

@@ -184,22 +184,23 @@ impl Redaction {
         (left != *link && self.paths.iter().any(|path| path.is_of_link(link))).then_some(left)
     }
 
-    /// Takes the paths out of what an event changed.
-    fn of_changes(&self, changes: &mut Changes) {
-        self.of_metadata(&mut changes.metadata);
+    /// Takes the paths out of what an event changed, and tells how many values of the metadata and reasons these were:
+    /// links and contents are counted where they stand.
+    fn of_changes(&self, changes: &mut Changes) -> u64 {
+        let mut values = self.of_metadata(&mut changes.metadata);
         if let Some(report) = &mut changes.supervision.late_report {
-            self.of_metadata(&mut report.metadata);
+            values += self.of_metadata(&mut report.metadata);
         }
         if self.paths.contains(&RedactedPath::Reason) {
-            text(&mut changes.ending.failure_reason);
+            values += text(&mut changes.ending.failure_reason);
             if let Some(report) = &mut changes.supervision.late_report {
-                text(&mut report.failure_reason);
+                values += text(&mut report.failure_reason);
             }
             if let Some(request) = &mut changes.supervision.abort_request {
-                text(&mut request.reason);
+                values += text(&mut request.reason);
             }
             if let Some(redaction) = &mut changes.redaction {
-                text(&mut redaction.reason);
+                values += text(&mut redaction.reason);
             }
         }
         let takes = (self.paths.contains(&RedactedPath::Input), self.paths.contains(&RedactedPath::Result));
@@ -208,10 +209,10 @@ impl Redaction {
         }
         if let Some(mut change) = changes.refinements.take() {
             if let Some(suspension) = &mut change.suspension {
-                self.of_suspension(suspension);
+                values += self.of_suspension(suspension);
             }
             if let Some(resumption) = &mut change.resumption {
-                self.of_resumption(resumption);
+                values += self.of_resumption(resumption);
             }
             change.input = change.input.filter(|_| !takes.0);
             change.result = change.result.filter(|_| !takes.1);
@@ -222,26 +223,25 @@ impl Redaction {
             }
             changes.refinements = change.boxed();
         }
+        values
     }
 
-    fn of_suspension(&self, suspension: &mut Suspension) {
+    fn of_suspension(&self, suspension: &mut Suspension) -> u64 {
+        let mut values = 0;
         if self.paths.contains(&RedactedPath::Reason) {
+            values += u64::from(suspension.reason != REDACTED) + text(&mut suspension.resume_hint);
             REDACTED.clone_into(&mut suspension.reason);
-            text(&mut suspension.resume_hint);
         }
-        if let Some(resumption) = &mut suspension.resumption {
-            self.of_resumption(resumption);
-        }
+        values + suspension.resumption.as_mut().map_or(0, |resumption| self.of_resumption(resumption))
     }
 
-    fn of_resumption(&self, resumption: &mut Resumption) {
-        if self.paths.contains(&RedactedPath::Reason) {
-            text(&mut resumption.reason);
-        }
+    fn of_resumption(&self, resumption: &mut Resumption) -> u64 {
+        if self.paths.contains(&RedactedPath::Reason) { text(&mut resumption.reason) } else { 0 }
     }
 
-    /// Takes the paths out of metadata, or of a patch of them. Most patches have none of the paths, and are not copied.
-    fn of_metadata(&self, metadata: &mut Metadata) {
+    /// Takes the paths out of metadata, or of a patch of them, and tells how many values these were. Most patches have none
+    /// of the paths, and are not copied.
+    fn of_metadata(&self, metadata: &mut Metadata) -> u64 {
         let within = self.paths.iter().filter_map(|path| match path {
             RedactedPath::Metadata(within) => Some(within.as_slice()),
             RedactedPath::Reason
@@ -252,25 +252,24 @@ impl Redaction {
         });
         let there: Vec<&[String]> = within.filter(|within| has(metadata.as_map(), within)).collect();
         if there.is_empty() {
-            return;
+            return 0;
         }
         if there.iter().any(|within| within.is_empty()) {
-            *metadata = Metadata::default();
-            return;
+            return std::mem::take(metadata).as_map().len() as u64;
         }
         let mut map = metadata.as_map().clone();
-        for within in there {
-            take_out(&mut map, within);
-        }
+        let values = there.into_iter().map(|within| take_out(&mut map, within)).sum();
         *metadata = map.into();
+        values
     }
 }
 
-fn text(text: &mut Option<String>) {
+/// Puts the mark in the place of a text, and tells of how many: what was taken out before is none.
+fn text(text: &mut Option<String>) -> u64 {
     // An empty text clears the field, and is left to do so.
-    if let Some(text) = text.as_mut().filter(|text| !text.is_empty()) {
-        REDACTED.clone_into(text);
-    }
+    let Some(text) = text.as_mut().filter(|text| !text.is_empty() && *text != REDACTED) else { return 0 };
+    REDACTED.clone_into(text);
+    1
 }
 
 /// Whether there is something to take out. A null is left: in a patch it deletes.
@@ -287,9 +286,10 @@ fn has(map: &Map<String, Value>, within: &[String]) -> bool {
     place.is_some_and(|value| !value.is_null())
 }
 
-/// Puts the mark in the place of a value. Another path of the redaction may have taken out what leads there.
-fn take_out(map: &mut Map<String, Value>, within: &[String]) {
-    let [first, rest @ ..] = within else { return };
+/// Puts the mark in the place of a value, and tells of how many. Another path of the redaction may have taken out what leads
+/// there, and an earlier one the value.
+fn take_out(map: &mut Map<String, Value>, within: &[String]) -> u64 {
+    let [first, rest @ ..] = within else { return 0 };
     let mut place = map.get_mut(first);
     for key in rest {
         place = match place {
@@ -298,9 +298,9 @@ fn take_out(map: &mut Map<String, Value>, within: &[String]) {
             Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => None,
         };
     }
-    if let Some(value) = place {
-        *value = Value::String(REDACTED.to_owned());
-    }
+    let Some(value) = place.filter(|value| value.as_str() != Some(REDACTED)) else { return 0 };
+    *value = Value::String(REDACTED.to_owned());
+    1
 }
 
 fn index(key: &str) -> Option<usize> {
@@ -327,6 +327,8 @@ pub struct Rewritten {
     pub event: Option<Event>,
     /// The run right after it, where the event has a keyframe, and that is another one now.
     pub keyframe: Option<Arc<Run>>,
+    /// The number of values of the metadata, and of reasons, that were taken out of the event.
+    pub values: u64,
 }
 
 impl<'a> Rewriting<'a> {
@@ -345,13 +347,13 @@ impl<'a> Rewriting<'a> {
     /// The next event, as it is in the log.
     pub fn next(&mut self, event: &Event) -> Rewritten {
         let mut left = event.clone();
-        self.redaction.of_changes(&mut left.changes);
+        let values = self.redaction.of_changes(&mut left.changes);
         let revision: Revision = left.revision;
         let is_another = left != *event;
         self.has_changed |= is_another;
         let run = evolve::evolve(self.run.take(), &left);
         let keyframe = (self.has_changed && revision.has_keyframe()).then(|| Arc::new(run.clone()));
         self.run = Some(run);
-        Rewritten { event: is_another.then_some(left), keyframe }
+        Rewritten { event: is_another.then_some(left), keyframe, values }
     }
 }

@@ -66,7 +66,7 @@ impl Batch {
     /// Answers the commands that were decided, and returns the others.
     pub(super) fn answer(mut self, decided: Decided) -> Self {
         let rest = self.0.split_off(decided.verdicts.len().min(self.0.len()));
-        for (pending, verdict) in self.0.into_iter().zip(decided.verdicts) {
+        for (pending, verdict) in self.0.into_iter().zip(decided.into_verdicts()) {
             pending.answer(verdict.map_err(|refusal| Failure::Refused(Box::new(refusal))));
         }
         Self(rest)

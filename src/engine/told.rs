@@ -20,7 +20,7 @@ pub(super) fn committed(decided: &Decided) {
     }
     for verdict in decided.verdicts.iter().flatten() {
         match verdict {
-            Verdict::Applied(_) | Verdict::RecordedLate(_) => {}
+            Verdict::Applied(_) | Verdict::RecordedLate(_) | Verdict::Redacted { .. } => {}
             Verdict::Unchanged(run) => {
                 let unchanged = status(Some(run.status));
                 record::transition(unchanged, unchanged, UNCHANGED);

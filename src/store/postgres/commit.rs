@@ -237,7 +237,7 @@ async fn attempt_on(
         lifecycles(session, commits, deadline, rules.lifecycles(commands, kept.as_ref().unwrap_or(&loaded.runs)))
             .await?;
     let hinted = kept.map(|runs| rules.decide(commands, Loaded { runs, ..loaded.clone() }));
-    let (decided, rested_on) = match hinted {
+    let (mut decided, rested_on) = match hinted {
         None => (rules.decide(commands, loaded), RestedOn::Nothing),
         Some(decided) if decided.all_applied() => (decided, RestedOn::Runs),
         Some(_) => {
@@ -259,7 +259,8 @@ async fn attempt_on(
         return Ok(decided);
     }
 
-    redact::rewrite(session, deadline, smallint(shard), &decided.events, decided.nothing_up_to).await?;
+    decided.values_redacted =
+        redact::rewrite(session, deadline, smallint(shard), &decided.events, decided.nothing_up_to).await?;
     let write = write(smallint(shard), commit_id, (at, steady), &decided, Place::After(last));
     let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
     let arguments = write.arguments();

@@ -13,7 +13,7 @@ use super::{
     of_claims, of_held_runs, of_leases, of_lifecycles, of_links, of_max_running, of_namespaces, of_overdue, of_queues,
     read, statistics,
 };
-use crate::domain::{Decided, Revision, SideWrites};
+use crate::domain::Decided;
 use crate::store::finding::Fault;
 use crate::store::query::{By, CountBy, Order, Reach};
 use crate::store::{OpenError, StoreError};
@@ -25,9 +25,7 @@ rollback";
 
 /// The statements of calls, and of those tasks that run by themselves.
 fn statements(shard_count: u16) -> Vec<String> {
-    let (verdicts, runs, events) = (Vec::new(), Vec::new(), Vec::new());
-    let nothing =
-        Decided { verdicts, runs, events, sides: SideWrites::default(), nothing_up_to: Revision::NONE, weight: 0 };
+    let nothing = Decided::default();
     let mut all = of_a_commit(shard_count, &nothing);
     // One of each index and one of each table: the others differ in what a plan makes of them, and are planned alike.
     all.extend(By::ALL.map(|by| of_a_list(by, Order::NewestFirst, true, true, Reach::Short)));

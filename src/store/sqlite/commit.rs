@@ -46,11 +46,11 @@ fn write_and_commit(
     let transaction = begin(connection)?;
     let mut loaded = load::load(&transaction, shard, commands, &rules.wanted(commands), clock)?;
     loaded.sides.lifecycles = lifecycles::found(&transaction, rules.lifecycles(commands, &loaded.runs), versions)?;
-    let decided = rules.decide(commands, loaded);
+    let mut decided = rules.decide(commands, loaded);
     let Some(first_position) = decided.events.first().map(|event| event.position) else {
         return Ok(decided);
     };
-    redact::rewrite(&transaction, shard, &decided.events, decided.nothing_up_to)?;
+    decided.values_redacted = redact::rewrite(&transaction, shard, &decided.events, decided.nothing_up_to)?;
     write::write(&transaction, shard, commit_id, &decided, clock.steady().now)?;
     // So that the steady clock goes on from no time before the newest event, whenever this process ends.
     let stamped = if clock.is_stale() { Some(clock.stamp(&transaction)?) } else { None };

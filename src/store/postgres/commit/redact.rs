@@ -72,11 +72,13 @@ fn take_out(table: ContentTable) -> String {
         "-- redact.{name}
 with gone as (
     delete from {name} where shard = $1 and namespace = $2 and run_id = $3 and revision < $4
-    returning revision, octet_length(content) as bytes)
-update stored_bytes b
-set bytes = greatest(0, b.bytes - (
-    select coalesce(sum(g.bytes), 0) from gone g where g.revision <= {MEASURED}))
-where b.namespace = $2 and b.shard = $1",
+    returning revision, octet_length(content) as bytes),
+measured as (
+    update stored_bytes b
+    set bytes = greatest(0, b.bytes - (
+        select coalesce(sum(g.bytes), 0) from gone g where g.revision <= {MEASURED}))
+    where b.namespace = $2 and b.shard = $1)
+select count(*) as gone from gone",
         name = table.name()
     )
 }
@@ -112,32 +114,38 @@ update leases set progress_message = '' where shard = $1 and namespace = $2 and 
 pub(in crate::store::postgres) const TRIED: [&str; 6] = [READ, KEYFRAME, REWRITE, FORGET, LINKS, SAY_NOTHING];
 
 /// Takes out of the log, and of the progress, what a redaction names, for each redaction among these events. Up to a
-/// revision somebody has looked through the history, and found nothing to take out.
+/// revision somebody has looked through the history, and found nothing to take out. Tells how many values it took out; none
+/// where no redaction is among the events.
 pub(super) async fn rewrite(
     session: &Session,
     deadline: Instant,
     shard: i16,
     decided: &[NewEvent],
     nothing_up_to: Revision,
-) -> Result<(), Failed> {
+) -> Result<Option<u64>, Failed> {
+    let mut redacted = None;
     for NewEvent { event, .. } in decided {
         if let Some(redaction) = &event.changes.redaction {
-            history(session, deadline, shard, (event, redaction), nothing_up_to).await?;
+            let mut values = history(session, deadline, shard, (event, redaction), nothing_up_to).await?;
             let RunKey { namespace, run_id } = &event.key;
             let no_digest = NO_DIGEST.as_slice();
             let requests: [&(dyn ToSql + Sync); 5] = [&shard, namespace, run_id, &bigint(event.revision), &no_digest];
             execute(session, deadline, FORGET, &requests).await?;
             let place: [&(dyn ToSql + Sync); 4] = [&shard, namespace, run_id, &bigint(event.revision)];
             for table in redaction.paths.iter().filter_map(RedactedPath::table) {
-                execute(session, deadline, &take_out(table), &place).await?;
+                let gone = before(deadline, session.query(&take_out(table), &place)).await?.map_err(retriable)?;
+                let row = gone.first();
+                let gone = row.map(|row| Reader { table: table.name(), row, key: &|| shown(&event.key) }.get("gone"));
+                values += gone.transpose()?.unwrap_or(0);
             }
-            links(session, deadline, shard, event, redaction).await?;
+            values += links(session, deadline, shard, event, redaction).await?;
             if redaction.is_of_progress() {
-                execute(session, deadline, SAY_NOTHING, &[&shard, namespace, run_id]).await?;
+                values += execute(session, deadline, SAY_NOTHING, &[&shard, namespace, run_id]).await?;
             }
+            redacted = Some(redacted.unwrap_or(0) + values);
         }
     }
-    Ok(())
+    Ok(redacted)
 }
 
 async fn execute(
@@ -145,8 +153,8 @@ async fn execute(
     deadline: Instant,
     statement: &str,
     arguments: &[&(dyn ToSql + Sync)],
-) -> Result<(), Failed> {
-    before(deadline, session.execute(statement, arguments)).await?.map(drop).map_err(retriable)
+) -> Result<u64, Failed> {
+    before(deadline, session.execute(statement, arguments)).await?.map_err(retriable)
 }
 
 async fn links(
@@ -155,9 +163,9 @@ async fn links(
     shard: i16,
     redacted: &Event,
     redaction: &Redaction,
-) -> Result<(), Failed> {
+) -> Result<u64, Failed> {
     if !redaction.is_of_links() {
-        return Ok(());
+        return Ok(0);
     }
     let RunKey { namespace, run_id } = &redacted.key;
     let until = bigint(redacted.revision);
@@ -172,9 +180,10 @@ async fn links(
         }
     }
     if numbers.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
-    execute(session, deadline, &rewrite_links(), &[&shard, namespace, run_id, &numbers, &contents]).await
+    execute(session, deadline, &rewrite_links(), &[&shard, namespace, run_id, &numbers, &contents]).await?;
+    Ok(numbers.len() as u64)
 }
 
 /// The run as the last keyframe up to a revision has it; none where there is none.
@@ -201,16 +210,16 @@ async fn history(
     shard: i16,
     (redacted, redaction): (&Event, &Redaction),
     nothing_up_to: Revision,
-) -> Result<(), Failed> {
+) -> Result<u64, Failed> {
     // Where nothing came since the look, there is nothing to be read.
     if nothing_up_to.next() == redacted.revision {
-        return Ok(());
+        return Ok(0);
     }
     let key = &redacted.key;
     let until = bigint(redacted.revision);
     let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");
     let bytes_max = i64::try_from(PAGE_BYTES_MAX).expect("some megabytes");
-    let mut after = 0_i64;
+    let (mut after, mut values) = (0_i64, 0);
     let mut rewriting = match keyframe(session, deadline, shard, key, nothing_up_to).await? {
         Some(run) => {
             after = bigint(run.revision);
@@ -223,7 +232,7 @@ async fn history(
             [&shard, &key.namespace, &key.run_id, &after, &until, &events_max, &bytes_max];
         let page = before(deadline, session.query(READ, &place)).await?.map_err(retriable)?;
         if page.is_empty() {
-            return Ok(());
+            return Ok(values);
         }
         let mut rewritten: Vec<(i64, Rewritten)> = Vec::new();
         for row in &page {
@@ -231,6 +240,7 @@ async fn history(
             after = bigint(event.revision);
             let position = Reader { table: "run_events", row, key: &|| shown(key) }.get("position")?;
             let next = rewriting.next(&event);
+            values += next.values;
             if next.event.is_some() || next.keyframe.is_some() {
                 rewritten.push((position, next));
             }

@@ -67,51 +67,55 @@ pub(in crate::store::sqlite) fn is_among(decided: &[NewEvent]) -> bool {
 }
 
 /// Takes out of the log, and of the progress, what a redaction names, for each redaction among these events. Up to a
-/// revision somebody has looked through the history, and found nothing to take out. Where nothing is, nothing is owed.
+/// revision somebody has looked through the history, and found nothing to take out. Where nothing is, nothing is owed. Tells
+/// how many values it took out; none where no redaction is among the events.
 pub(super) fn rewrite(
     transaction: &Transaction<'_>,
     shard: Shard,
     decided: &[NewEvent],
     nothing_up_to: Revision,
-) -> Result<(), StoreError> {
+) -> Result<Option<u64>, StoreError> {
+    let mut redacted_values = None;
     for NewEvent { event: redacted, .. } in decided {
         let Some(redaction) = &redacted.changes.redaction else { continue };
         let (key, until) = (&redacted.key, bigint(redacted.revision));
         // Where no event came since the look, there is nothing to be read.
         let is_looked_through = nothing_up_to.next() == redacted.revision;
-        let mut changed =
-            if is_looked_through { 0 } else { history(transaction, shard, (redacted, redaction), nothing_up_to)? };
-        changed += execute(transaction, FORGET, params![shard.0, key.namespace, key.run_id, until, NO_DIGEST])?;
+        let (changed, values) =
+            if is_looked_through { (0, 0) } else { history(transaction, shard, (redacted, redaction), nothing_up_to)? };
+        let forgotten = execute(transaction, FORGET, params![shard.0, key.namespace, key.run_id, until, NO_DIGEST])?;
+        let mut beside = 0;
         for table in redaction.paths.iter().filter_map(RedactedPath::table) {
-            changed += take_out(transaction, shard, key, until, table)?;
+            beside += take_out(transaction, shard, key, until, table)?;
         }
         if redaction.is_of_links() {
-            changed += links(transaction, shard, key, until, redaction)?;
+            beside += links(transaction, shard, key, until, redaction)?;
         }
         if redaction.is_of_progress() {
-            changed += execute(transaction, SAY_NOTHING, (shard.0, &key.namespace, &key.run_id))?;
+            beside += execute(transaction, SAY_NOTHING, (shard.0, &key.namespace, &key.run_id))?;
         }
-        if changed > 0 {
+        if changed + forgotten + beside > 0 {
             cleaner::owe(transaction)?;
         }
+        redacted_values = Some(redacted_values.unwrap_or(0) + values + beside as u64);
     }
-    Ok(())
+    Ok(redacted_values)
 }
 
-/// Writes the events and keyframes of a run anew that have any of it, and tells how many.
+/// Writes the events and keyframes of a run anew that have any of it, and tells how many, and how many values these had.
 fn history(
     transaction: &Transaction<'_>,
     shard: Shard,
     (redacted, redaction): (&Event, &Redaction),
     nothing_up_to: Revision,
-) -> Result<usize, StoreError> {
+) -> Result<(usize, u64), StoreError> {
     let begun = Instant::now();
     let events_max = i64::try_from(PAGE_EVENTS_MAX).expect("some hundred");
     let (key, until) = (&redacted.key, bigint(redacted.revision));
     let before = keyframe(transaction, shard, key, nothing_up_to)?;
     let mut after = before.as_ref().map_or(0, |run| bigint(run.revision));
     let mut rewriting = before.map_or_else(|| Rewriting::of(redaction), |run| Rewriting::after(redaction, run));
-    let mut changed = 0;
+    let (mut changed, mut values) = (0, 0);
     loop {
         let (mut rewritten, mut bytes): (Vec<(Position, Rewritten)>, usize) = (Vec::new(), 0);
         let place = params![shard.0, key.namespace, key.run_id, after, until, events_max];
@@ -126,10 +130,11 @@ fn history(
             Ok(if bytes < PAGE_BYTES_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         if rewritten.is_empty() {
-            return Ok(changed);
+            return Ok((changed, values));
         }
         after = last;
         for (position, rewritten) in rewritten {
+            values += rewritten.values;
             changed += write(transaction, shard, key, position, &rewritten)?;
         }
         if begun.elapsed() > WRITER_MAX {
@@ -219,7 +224,7 @@ fn write(
     shard: Shard,
     key: &RunKey,
     position: Position,
-    Rewritten { event, keyframe }: &Rewritten,
+    Rewritten { event, keyframe, .. }: &Rewritten,
 ) -> Result<usize, StoreError> {
     if event.is_none() && keyframe.is_none() {
         return Ok(0);
