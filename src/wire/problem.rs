@@ -170,7 +170,7 @@ pub fn revision_ahead(key: &RunKey, after_revision: Revision, revision: Revision
 /// A page token that was not given out for this run's history, or for this filter.
 #[must_use]
 pub fn page_token_invalid(_: PageTokenInvalid) -> Problem {
-    let message = "page_token was not given out for this question, or by a release before 0.3: begin again without it.";
+    let message = "page_token was not given out for this question, or by an earlier release: begin again without it.";
     Problem::new(Code::InvalidArgument, "PAGE_TOKEN_INVALID", message)
 }
 

@@ -121,7 +121,12 @@ fn run_id_conflict(refusal: &Refusal, field: &str, requested: &str, actual: &str
 fn not_owner(refusal: &Refusal, ownership: &v1::OwnershipError) -> Problem {
     let v1::OwnershipError { run_id, action, owner_agent_id, .. } = ownership;
     let message = match owner_agent_id.as_str() {
-        "" => format!("Run {run_id} belongs to no agent: claim it first, then call {action}."),
+        // Which of them is open depends on where the run is, and a later call may find it elsewhere.
+        "" => format!(
+            "Run {run_id} belongs to no agent, and {action} does not make it the caller's. While it is PENDING, a StartRun \
+             that is not deferred takes it, or a ClaimNextRun; once its lease is over, or it is ready, a ClaimRun; else it \
+             is left to callers of all agents."
+        ),
         _ => format!("Run {run_id} belongs to another agent: only its owner may call {action}."),
     };
     problem(Code::PermissionDenied, refusal, message)
