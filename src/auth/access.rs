@@ -79,8 +79,22 @@ impl Access {
             Self::Know => "read a namespace",
             Self::Settle => "change a namespace",
             Self::Export => "note what was exported",
-            Self::Govern => "make or delete namespaces, or to set their quotas: that takes the role `admin` in `*`",
+            Self::Govern => "make or delete namespaces, or to set their quotas",
             Self::Inspect => "inspect a replica",
+        }
+    }
+
+    /// The least role that allows it, as a refusal names it, with where it must be granted.
+    #[must_use]
+    pub fn least_role(self) -> &'static str {
+        match self {
+            Self::Open | Self::Identify => "no role",
+            Self::Read | Self::Know => "the role `reader`",
+            Self::Report => "the role `reporter`",
+            Self::Resume | Self::Export => "the role `operator`",
+            Self::Redact | Self::Declare | Self::Settle => "the role `admin`",
+            Self::Govern => "the role `admin` in `*`",
+            Self::Inspect => "the role `operator` in `*`",
         }
     }
 }

@@ -75,7 +75,8 @@ pub fn namespace_denied() -> Problem {
 /// No role of the caller's allows the call.
 #[must_use]
 pub fn role_denied(access: Access) -> Problem {
-    let message = format!("No role that was granted to this caller allows it to {}.", access.name());
+    let (name, least) = (access.name(), access.least_role());
+    let message = format!("No role that was granted to this caller allows it to {name}: that takes {least}.");
     Problem::new(Code::PermissionDenied, "ROLE_DENIED", message)
 }
 
