@@ -70,7 +70,7 @@ fn text(ports: &Ports, location: &Location, store: Option<&Description>) -> Stri
     }
     // What any good credential may call: a start may take an agent that this line cannot know.
     let (said, method) = if *asks_for_credentials {
-        ("-H \"authorization: Bearer $TOKEN\"", "runledger.v1.IdentityService/WhoAmI")
+        ("-H \"authorization: Bearer $(cat TOKEN_FILE)\"", "runledger.v1.IdentityService/WhoAmI")
     } else {
         ("-d '{\"task_thread_id\": \"hello\"}'", "runledger.v1.RunService/StartRun")
     };

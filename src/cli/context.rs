@@ -276,7 +276,16 @@ pub(super) fn run(args: ContextArgs) -> Result<(), Stop> {
         ContextCommand::Use(args) => Ok(switch(args)?),
         ContextCommand::List(format) => list(&format),
         ContextCommand::Show(args) => show(args),
-        ContextCommand::Remove(args) => Ok(remove(&args.name)?),
+        ContextCommand::Remove(args) => {
+            if remove(&args.name)? {
+                say(&format!(
+                    "{} was the current context, and none is current now: calls go to 127.0.0.1:50051 unless they say \
+                     otherwise; `runledger context use` names another",
+                    args.name
+                ));
+            }
+            Ok(())
+        }
     }
 }
 
@@ -333,15 +342,19 @@ fn switch(args: UseArgs) -> Result<(), ContextError> {
     })
 }
 
-fn remove(name: &str) -> Result<(), ContextError> {
+/// Tells whether it was the current one.
+fn remove(name: &str) -> Result<bool, ContextError> {
+    let mut was_current = false;
     Contexts::change(|contexts| {
         contexts.get(name)?;
         contexts.contexts.remove(name);
-        if contexts.current.as_deref() == Some(name) {
+        was_current = contexts.current.as_deref() == Some(name);
+        if was_current {
             contexts.current = None;
         }
         Ok(())
-    })
+    })?;
+    Ok(was_current)
 }
 
 const COLUMNS: &[Column] = &[
