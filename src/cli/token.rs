@@ -188,9 +188,16 @@ fn new(args: NewArgs) -> Result<(), Stop> {
     let output = output.filter(|path| !PRINTED.iter().any(|name| path.as_os_str() == *name));
     let token = NewToken::draw().ok_or_else(|| Stop::Undone("the system has no randomness".to_owned()))?;
     let expires_at = expires_in.map(|left| SystemClock.now().plus_ms(left.as_millis().try_into().unwrap_or(u64::MAX)));
+    let operates = roles.iter().any(|role| matches!(role, Role::Operator | Role::Admin));
+    let agents_lack = agents.is_empty() && !operates && roles.iter().any(|role| matches!(role, Role::Reporter));
     let roles: Vec<_> = roles.into_iter().map(Role::name).collect();
     let entry = Entry { name: &name, hash: token.hash(), expires_at, namespaces, roles, agents }.to_toml();
     // The entry is held against the rules of the file before anything is written.
+    if agents_lack {
+        return Err(Stop::Usage(
+            "a reporter's token must say as which agents: --agent NAME, or --agent '*' for all".to_owned(),
+        ));
+    }
     access_file::read(&entry).map_err(|faults| Stop::Usage(faults.join("; ")))?;
     let Some(path) = &access_file else {
         give(&token, output.as_deref(), || Ok(()))?;
@@ -207,8 +214,33 @@ fn new(args: NewArgs) -> Result<(), Stop> {
         change.undo().map_err(|undone| Stop::Undone(format!("{error}; and the token's entry stays: {undone}")))?;
     }
     given?;
-    say(&format!("added `{name}` to {}: servers take the token within seconds", path.display()));
+    let digits = first_digits(token.hash());
+    say(&format!("added `{name}` ({digits}) to {}: servers take the token within seconds", path.display()));
+    let others = of_the_name(change.before(), &name);
+    if !others.is_empty() {
+        let others = others.join(", ");
+        say(&format!("`{name}` has other tokens, which stay good: {others}; `token revoke --sha256` takes one out"));
+    }
     Ok(())
+}
+
+/// The digests of the tokens of a name, those first that stand first in the file; none where it cannot be read.
+fn of_the_name(text: &str, name: &str) -> Vec<String> {
+    let Ok(rules) = access_file::read(text) else { return Vec::new() };
+    let mut tokens: Vec<_> = rules.tokens().filter(|(_, known)| known.identity.subject == name).collect();
+    tokens.sort_by_key(|(hash, _)| place(text, hash));
+    tokens.into_iter().map(|(hash, _)| first_digits(hash)).collect()
+}
+
+/// Where the entry of a token stands in the file: new ones come last, and nothing else tells their age.
+fn place(text: &str, hash: &TokenHash) -> Option<usize> {
+    text.to_ascii_lowercase().find(&hash.to_string())
+}
+
+fn first_digits(hash: impl ToString) -> String {
+    let mut digits = hash.to_string();
+    digits.truncate(HASH_DIGITS_SHOWN);
+    digits
 }
 
 /// The reason why a token was not given to anybody.
@@ -275,14 +307,17 @@ fn revoke(args: &RevokeArgs) -> Result<(), Stop> {
         let by_name = args.name.as_ref().is_none_or(|name| known.identity.subject == *name);
         by_name && args.sha256.as_ref().is_none_or(|digits| hash.to_string().starts_with(digits))
     };
-    let meant: Vec<_> = rules.tokens().filter(|(hash, known)| is_meant(hash, known)).collect();
+    let mut meant: Vec<_> = rules.tokens().filter(|(hash, known)| is_meant(hash, known)).collect();
     let asked = args.name.as_ref().or(args.sha256.as_ref()).map_or("", String::as_str);
     let [(hash, known)] = meant[..] else {
-        let shown = |(hash, _): &(&TokenHash, &Known)| hash.to_string()[..HASH_DIGITS_SHOWN].to_owned();
-        let hashes = meant.iter().map(shown).collect::<Vec<_>>().join(", ");
+        meant.sort_by_key(|(hash, _)| place(change.before(), hash));
+        let hashes = meant.iter().map(|(hash, _)| first_digits(hash)).collect::<Vec<_>>().join(", ");
         return Err(Stop::Undone(match meant.len() {
             0 => format!("{path} has no token {asked:?}"),
-            count => format!("{path} has {count} tokens {asked:?}: --sha256 says which of {hashes}"),
+            count => format!(
+                "{path} has {count} tokens {asked:?}: --sha256 says which of these, the one that was added last at the \
+                 end: {hashes}"
+            ),
         }));
     };
     let after = revoke::without(change.before(), &[*hash]).ok_or_else(|| {
@@ -297,10 +332,11 @@ fn revoke(args: &RevokeArgs) -> Result<(), Stop> {
 }
 
 fn list(args: &ListArgs) -> Result<(), Stop> {
-    let rules = access_file::read(&text_of(&args.access_file)?)
+    let text = text_of(&args.access_file)?;
+    let rules = access_file::read(&text)
         .map_err(|faults| Stop::Undone(format!("{}: {}", args.access_file.display(), faults.join("; "))))?;
     let mut tokens: Vec<_> = rules.tokens().collect();
-    tokens.sort_by_key(|(hash, known)| (known.identity.subject.clone(), hash.to_string()));
+    tokens.sort_by_key(|(hash, known)| (known.identity.subject.clone(), place(&text, hash)));
     let mut out = Out::new();
     match args.format.output {
         Output::Json => tokens.iter().try_for_each(|(hash, known)| out.line(&json(hash, known).to_string()))?,
@@ -324,8 +360,7 @@ fn row(hash: &TokenHash, known: &Known, now: Time) -> Vec<String> {
         Some(end) if end <= now => "expired".to_owned(),
         Some(end) => end.to_string(),
     };
-    let mut hash = hash.to_string();
-    hash.truncate(HASH_DIGITS_SHOWN);
+    let hash = first_digits(hash);
     let Names { namespaces, roles, agents } = Names::of(known);
     vec![known.identity.subject.clone(), hash, expires, namespaces.join(","), roles.join(","), agents.join(",")]
 }
