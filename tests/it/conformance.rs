@@ -73,6 +73,7 @@ conformance! { conforms:
         a_history_is_rewritten_from_where_the_first_of_it_was_found
         a_history_that_was_looked_through_is_not_read_again
         a_look_at_another_past_is_not_believed
+        a_redaction_tells_how_many_values_it_took_out
     ]
     replays: [
         a_retry_in_the_same_batch_is_replayed
@@ -202,6 +203,7 @@ conformance! { conforms:
         the_loop_of_an_agent_is_bounded_and_its_phase_is_fresh
         every_end_of_the_loop_stops_and_has_its_word
         a_background_task_has_its_own_words_and_keeps_no_secret
+        a_late_completion_of_a_run_whose_end_moved_it_is_judged_by_the_phase_before
     ]
     values: [
         hostile_strings_read_back_equal
@@ -223,6 +225,7 @@ conformance! { conforms:
         what_was_given_with_a_resumption_outlives_the_store
         of_two_calls_about_a_suspension_each_order_has_its_answers
         of_a_suspension_and_a_heartbeat_the_lease_is_gone_after_both
+        an_identity_that_executed_a_run_before_does_not_approve_it
     ]
 }
 

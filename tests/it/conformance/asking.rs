@@ -59,6 +59,7 @@ pub(crate) fn word(answer: &Answer) -> &'static str {
     match answer {
         Ok(Verdict::Applied(_)) => "applied",
         Ok(Verdict::RecordedLate(_)) => "recorded late",
+        Ok(Verdict::Redacted { .. }) => "redacted",
         Ok(Verdict::Unchanged(_)) => "unchanged",
         Ok(Verdict::Replayed { .. }) => "replayed",
         Err(refusal) => refusal.reason(),

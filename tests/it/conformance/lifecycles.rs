@@ -321,6 +321,38 @@ pub(crate) async fn a_background_task_has_its_own_words_and_keeps_no_secret<F: F
     assert!(!format!("{:?}", contents.log).contains("hunter2"));
 }
 
+/// Of the built-in lifecycle whose end moves its runs, and of one that somebody put.
+pub(crate) async fn a_late_completion_of_a_run_whose_end_moved_it_is_judged_by_the_phase_before<F: Fixture>(
+    fixture: F,
+) {
+    let store = fixture.store();
+    put(store, &shipped("craik.task_run")).await;
+    let gate = "name: gate\nphases:\n  draft: {initial: true, next: [ready]}\n  ready: {may_complete: true, next: [closed]}\n  \
+                closed: {}\nat_end: closed\n";
+    put(store, gate).await;
+    for (run_id, lifecycle, phase) in [
+        ("1", "craik.task_run", None),
+        ("2", "craik.task_run", Some("stop")),
+        ("3", "gate", None),
+        ("4", "gate", Some("ready")),
+    ] {
+        apply(store, leased(run_id).with(lifecycle)).await;
+        if let Some(phase) = phase {
+            apply(store, update(run_id).phase(phase).epoch(1)).await;
+        }
+    }
+    fixture.pass_alive(&[], TTL_MS + 2_000).await;
+    for (run_id, may_complete) in [("1", false), ("2", true), ("3", false), ("4", true)] {
+        apply(store, sweep(run_id)).await;
+        assert_eq!(word(&ask(store, complete(run_id).epoch(1)).await), "recorded late");
+        let run = stored(store, &key(run_id)).await;
+        let missing = run.supervision.late_report.as_ref().unwrap().completion_missing();
+        assert_eq!(missing.is_empty(), may_complete, "{run_id}: {missing:?}");
+        assert_eq!(run.outcome(), Some(if may_complete { Status::Completed } else { Status::Failed }), "{run_id}");
+    }
+    sound(store).await;
+}
+
 /// Versions begin at 1 again where a namespace was deleted and made anew: nothing of the former is remembered.
 pub(crate) async fn a_namespace_that_is_made_anew_has_none_of_the_lifecycles_before<F: Fixture>(fixture: F) {
     let (here, there) = (fixture.store(), fixture.replica().await);

@@ -46,7 +46,9 @@ pub(crate) async fn random_commands_make_the_store_the_fold_and_the_model_the_sa
                 for (command, answer) in commands.iter().zip(&answers) {
                     // The store's clock is known from the events only; refusals and no-ops do not depend on it.
                     let now = match answer {
-                        Ok(Verdict::Applied(run) | Verdict::RecordedLate(run)) => run.updated_at,
+                        Ok(Verdict::Applied(run) | Verdict::RecordedLate(run) | Verdict::Redacted { run, .. }) => {
+                            run.updated_at
+                        }
                         Ok(Verdict::Unchanged(_) | Verdict::Replayed { .. }) | Err(_) => Time::from_micros(0),
                     };
                     let expected = known(model.ask(command, now));

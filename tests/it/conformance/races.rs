@@ -54,7 +54,9 @@ pub(crate) async fn concurrent_ends_have_one_winner_and_one_terminal_event<F: Fi
         for answer in &answers {
             match answer {
                 Ok(Verdict::Applied(run) | Verdict::Unchanged(run)) => assert_eq!(run, winner),
-                Ok(Verdict::Replayed { .. } | Verdict::RecordedLate(_)) => panic!("nothing to replay"),
+                Ok(Verdict::Replayed { .. } | Verdict::RecordedLate(_) | Verdict::Redacted { .. }) => {
+                    panic!("nothing to replay")
+                }
                 Err(refusal) => {
                     assert_eq!(refusal.reason(), "INVALID_TRANSITION");
                     assert_ne!(winner.status, Status::Completed, "a late completion of a completed run is unchanged");

@@ -1,13 +1,17 @@
 //! Redactions whose history somebody has looked through before the commit.
 
-use runledger::domain::{Ask, Command, LedgerEpoch, RedactedPath, Redaction, Revision};
+use std::sync::Arc;
+
+use runledger::clock::draw_id;
+use runledger::domain::{Ask, Command, LedgerEpoch, Link, RedactedPath, Redaction, Revision, Rules, Verdict};
 use runledger::store::Store;
 use serde_json::json;
 
-use super::asking::apply;
+use super::asking::{apply, home};
 use super::fixture::Fixture;
 use super::sound::sound;
-use crate::support::commands::{Asking as _, Operation, command, key, start, update};
+use crate::support::commands::{Asking as _, Operation, command, fail, key, start, update};
+use crate::support::lifecycles::Standing as _;
 
 const SECRET: &str = "hunter2";
 
@@ -73,5 +77,49 @@ pub(crate) async fn a_look_at_another_past_is_not_believed<F: Fixture>(fixture: 
     let another = LedgerEpoch::from(store.ledger().epoch.get() + 1);
     apply(store, redaction("run", Some((another, EVENTS)))).await;
     assert_eq!(shown(store, "run").await, [0; 0]);
+    sound(store).await;
+}
+
+/// Of the history and of what stands beside the run. What was taken out before, and what never stood there, does not count.
+pub(crate) async fn a_redaction_tells_how_many_values_it_took_out<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let link = |rel: &str| Link {
+        rel: rel.into(),
+        target: format!("file:///{rel}"),
+        sha256: None,
+        media_type: None,
+        summary: None,
+    };
+    apply(store, start("run").metadata(&json!({"a": 1, "b": {"c": 2}})).input(&json!({"in": 1}))).await;
+    apply(store, update("run").metadata(&json!({"b": {"c": 3}})).result(&json!({"out": 1}))).await;
+    let linked = [link("artifact"), link("artifact-2"), link("log")];
+    let mut again = update("run").result(&json!({"out": 2}));
+    let Ask::Update(asked) = &mut again.ask else { unreachable!() };
+    asked.added.extend(linked);
+    apply(store, again).await;
+    apply(store, fail("run").changing(|fields| fields.failure_reason = Some("secret".into()))).await;
+    for (paths, values) in [
+        (&["/metadata/b/typo"][..], 0),
+        (&["/metadata/b/c", "/metadata/b/c"], 2),
+        (&["/metadata/b/c"], 0),
+        (&["/links/artefact"], 0),
+        (&["/links/artifact"], 1),
+        (&["/links"], 2),
+        (&["/links"], 0),
+        (&["/input", "/result", "/reason", "/progress"], 4),
+        (&["/input", "/result", "/reason", "/progress"], 0),
+        (&["/metadata"], 3),
+        (&["/metadata"], 0),
+    ] {
+        let mut asked = redaction("run", None);
+        let paths = paths.iter().map(|path| RedactedPath::parse(path).unwrap()).collect();
+        asked.ask = Ask::Redact(Redaction { paths, reason: None });
+        let shown = format!("{:?}", asked.ask);
+        let batch = Arc::from([Arc::new(asked)]);
+        let decided = store.commit(home(store, &key("run")), draw_id(), batch, &Rules::shared()).await.unwrap();
+        assert_eq!(decided.values_redacted, Some(values), "{shown}");
+        let verdict = decided.into_verdicts().remove(0);
+        assert!(matches!(verdict, Ok(Verdict::Redacted { values: told, .. }) if told == values), "{verdict:?}");
+    }
     sound(store).await;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
-use runledger::domain::{Ask, Command, Priority, Renewal, Shard, Status};
+use runledger::domain::{Ask, Command, Identity, Principal, Priority, Renewal, Shard, Status};
 use runledger::store::Store;
 use runledger::store::leases::{ACTS_AFTER_MS, OverduePlace};
 
@@ -11,7 +11,7 @@ use super::asking::{apply, ask, home, stored, word};
 use super::fixture::{Fixture, OnDisk};
 use super::sound::sound;
 use crate::support::commands::{
-    Asking as _, claim, complete, deferred, key, leased, request_abort, resume, suspend, sweep, update,
+    Asking as _, claim, complete, deferred, key, leased, request_abort, resume, start, suspend, sweep, update,
 };
 use crate::support::lifecycles::{self, Standing as _};
 
@@ -359,4 +359,33 @@ pub(crate) async fn of_a_suspension_and_a_heartbeat_the_lease_is_gone_after_both
         assert!(stored(here, &key(id)).await.suspension().is_some(), "{id}");
     }
     sound(here).await;
+}
+
+/// Nothing of it is lost in a store: who had an earlier lease, and who executed the run without one.
+pub(crate) async fn an_identity_that_executed_a_run_before_does_not_approve_it<F: Fixture>(fixture: F) {
+    let as_one = |mut command: Command, subject: &str, agent: &str| {
+        let identity = Identity { subject: subject.into(), issuer: "cluster".into() };
+        command.principal = Principal::authenticated(identity.into(), Some(agent.into()));
+        command
+    };
+    let store = fixture.store();
+    lifecycles::put(store, TASK).await;
+    let to_feedback = ["planning", "executing", "verifying", "reporting", "awaiting_feedback"];
+    apply(store, as_one(leased("leased").with("openviber.graph"), "first", "a")).await;
+    apply(store, as_one(suspend("leased", "HELP", "?").epoch(1), "first", "a")).await;
+    apply(store, as_one(resume("leased").reason("go on"), "person", "p")).await;
+    apply(store, as_one(claim("leased"), "last", "b")).await;
+    apply(store, as_one(start("free").with("openviber.graph"), "first", "a")).await;
+    for phase in to_feedback {
+        apply(store, as_one(update("leased").phase(phase).epoch(2), "last", "b")).await;
+        apply(store, as_one(update("free").phase(phase), "last", "a")).await;
+    }
+    for (run_id, refusal) in [("leased", "LEASE_LOST"), ("free", "NOT_OWNER")] {
+        for subject in ["first", "last"] {
+            assert_eq!(word(&ask(store, as_one(complete(run_id), subject, "c")).await), refusal, "{subject}: {run_id}");
+        }
+        let approved = apply(store, as_one(complete(run_id), "person", "p")).await;
+        assert_eq!(approved.status, Status::Completed);
+    }
+    sound(store).await;
 }

@@ -82,6 +82,7 @@ fn said(answer: &Result<Verdict, Refusal>) -> String {
     match answer {
         Ok(Verdict::Applied(run)) => format!("applied {} {:?}", run.status, run.ending.reason_code),
         Ok(Verdict::RecordedLate(run)) => format!("late {}", run.status),
+        Ok(Verdict::Redacted { run, values }) => format!("redacted {} {values}", run.status),
         Ok(Verdict::Unchanged(run)) => format!("unchanged {}", run.status),
         Ok(Verdict::Replayed { revision, .. }) => format!("replayed {revision:?}"),
         Err(refusal) => refusal.reason().to_owned(),

@@ -337,6 +337,40 @@ fn a_lifecycle_that_was_deleted_by_hand_keeps_no_run_from_ending() {
 }
 
 #[test]
+fn a_late_completion_is_judged_by_the_phase_before_the_end_where_the_end_moves_the_run() {
+    let source = "name: gate\nphases:\n  draft: {initial: true, next: [review]}\n  review: {next: [approved]}\n  \
+                  approved: {may_complete: true}\n  closed: {may_complete: true}\nat_end: closed\n";
+    let reported = |phases: &[&str], is_of_before: bool| {
+        let mut desk = Desk::with(source);
+        desk.apply(start("run-1").with("gate").lease_ttl_ms(TTL_MS));
+        for phase in phases {
+            desk.apply(update("run-1").phase(phase).epoch(1));
+        }
+        desk.now += 3_600_000_000;
+        desk.apply(sweep("run-1"));
+        // An earlier release did not note it.
+        let run = desk.runs.get_mut("run-1").unwrap();
+        let ended_in = &mut run.refinements.as_mut().unwrap().ended_in;
+        assert_eq!(ended_in.as_deref(), Some(*phases.last().unwrap_or(&"draft")));
+        *ended_in = ended_in.take().filter(|_| !is_of_before);
+        let ended = desk.events.last_mut().unwrap().changes.refinements.as_mut().unwrap();
+        ended.ended_in = ended.ended_in.take().filter(|_| !is_of_before);
+        assert!(matches!(desk.ask(complete("run-1").epoch(1)), Ok(Verdict::RecordedLate(_))));
+        let folded = desk.events.iter().fold(None, |run, event| Some(evolve(run, event)));
+        assert_eq!(folded.as_ref(), desk.runs.get("run-1"));
+        let run = &desk.runs["run-1"];
+        assert_eq!(phase(run), "closed");
+        (run.outcome(), run.supervision.late_report.as_ref().unwrap().completion_missing())
+    };
+    let lacking = (Some(Status::Failed), vec!["PHASE".to_owned()]);
+    let whole = (Some(Status::Completed), Vec::new());
+    assert_eq!(reported(&[], false), lacking);
+    assert_eq!(reported(&["review"], false), lacking);
+    assert_eq!(reported(&["review", "approved"], false), whole);
+    assert_eq!(reported(&["review", "approved"], true), lacking, "nobody knows it any more");
+}
+
+#[test]
 fn a_late_report_changes_no_word_whatever_became_of_the_lifecycle() {
     let source = agent_loop("REFUSE").replace("words:", "words:\n  - {status: RUNNING, word_from: phase}");
     let mut desk = Desk::with(&source);

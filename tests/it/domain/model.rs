@@ -46,7 +46,7 @@ impl Shelf {
             }
             let mut rewriting = Rewriting::of(redaction);
             for old in self.log.iter_mut().filter(|old| old.event.key == new.event.key) {
-                let Rewritten { event, keyframe } = rewriting.next(&old.event);
+                let Rewritten { event, keyframe, .. } = rewriting.next(&old.event);
                 old.event = event.unwrap_or_else(|| old.event.clone());
                 old.keyframe = keyframe.or_else(|| old.keyframe.clone());
             }

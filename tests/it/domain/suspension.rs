@@ -388,6 +388,80 @@ fn an_identity_does_not_approve_what_it_executed_whatever_agents_it_names() {
 }
 
 #[test]
+fn an_identity_approves_neither_what_it_executed_under_an_earlier_lease_nor_without_one() {
+    let as_one = |mut command: Command, subject: &str, agent: Option<&str>| {
+        let identity = Identity { subject: subject.into(), issuer: "cluster".into() };
+        command.principal = Principal::authenticated(identity.into(), agent.map(Into::into));
+        command
+    };
+    // Under an earlier lease, whoever had the last one.
+    let mut desk = Desk::with(TASK);
+    desk.apply(as_one(leased("run-1").with("task"), "first", Some("agent-a")));
+    desk.apply(as_one(suspend("run-1", "PAUSED", "not now"), "person", None));
+    desk.apply(as_one(resume("run-1").phase("planning"), "person", None));
+    desk.apply(as_one(claim("run-1"), "never-began", Some("agent-n")));
+    desk.apply(as_one(not_begun("run-1").epoch(2), "never-began", Some("agent-n")));
+    desk.apply(as_one(claim("run-1"), "last", Some("agent-b")));
+    for to in ["acting", "awaiting"] {
+        desk.apply(as_one(held(update("run-1").phase(to), 3), "last", Some("agent-b")));
+    }
+    for subject in ["first", "last"] {
+        for agent in [None, Some("agent-c")] {
+            let refused = desk.refused(as_one(complete("run-1"), subject, agent));
+            assert_eq!(reason(&refused), "LEASE_LOST", "{subject} as {agent:?}");
+        }
+    }
+    let run = desk.runs["run-1"].clone();
+    let folded = desk.events.iter().fold(None, |run, event| Some(evolve(run, event)));
+    assert_eq!(folded.as_ref(), Some(&run));
+    let known: Vec<&str> = run.supervision.executed_by.iter().map(|identity| identity.subject.as_str()).collect();
+    assert_eq!(known, ["first"]);
+    assert_eq!(desk.apply(as_one(complete("run-1"), "never-began", Some("agent-n"))).status, Status::Completed);
+
+    // Without one, whoever of those who executed it brought it to where it waits.
+    for brings in ["starts", "goes-on"] {
+        let mut desk = Desk::with(TASK);
+        desk.apply(as_one(start("run-1").with("task"), "starts", Some("agent-a")));
+        for to in ["acting", "awaiting"] {
+            desk.apply(as_one(update("run-1").phase(to), brings, Some("agent-a")));
+        }
+        for subject in ["starts", brings] {
+            let refused = desk.refused(as_one(complete("run-1"), subject, Some("agent-b")));
+            assert_eq!(reason(&refused), "NOT_OWNER", "{subject} of a run that {brings}");
+        }
+        let folded = desk.events.iter().fold(None, |run, event| Some(evolve(run, event)));
+        assert_eq!(folded.as_ref(), desk.runs.get("run-1"));
+        assert_eq!(desk.apply(as_one(complete("run-1"), "person", Some("agent-p"))).status, Status::Completed);
+    }
+    // Whoever proves nothing leaves nothing behind.
+    let mut desk = Desk::with(TASK);
+    desk.apply(start("run-1").with("task").by("agent-a"));
+    let run = desk.apply(update("run-1").phase("acting").by("agent-a"));
+    assert!(run.supervision.executed_by.is_empty() && !desk.last().changes.supervision.by_executor);
+}
+
+#[test]
+fn the_last_32_identities_that_executed_a_run_are_kept_and_each_once() {
+    let mut desk = Desk::default();
+    let as_one = |mut command: Command, subject: String| {
+        let identity = Identity { subject, issuer: "cluster".into() };
+        command.principal = Principal::authenticated(identity.into(), None);
+        command
+    };
+    desk.apply(as_one(start("run-1"), "0".into()));
+    for turn in 1..=40 {
+        for patch in [1, 2] {
+            let patch = serde_json::json!({"n": turn * 10 + patch});
+            desk.apply(as_one(update("run-1").metadata(&patch), turn.to_string()));
+        }
+    }
+    let known = &desk.runs["run-1"].supervision.executed_by;
+    let known: Vec<&str> = known.iter().map(|identity| identity.subject.as_str()).collect();
+    let last: Vec<String> = (9..=40).map(|turn| turn.to_string()).collect();
+    assert_eq!(known, last);
+}
+
+#[test]
 fn who_was_granted_the_lease_is_known_whoever_suspends_the_run_and_whatever_it_is_called() {
     let as_one = |mut command: Command, subject: &str| {
         let identity = Identity { subject: subject.into(), issuer: "cluster".into() };
