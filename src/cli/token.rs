@@ -214,7 +214,7 @@ fn new(args: NewArgs) -> Result<(), Stop> {
         change.undo().map_err(|undone| Stop::Undone(format!("{error}; and the token's entry stays: {undone}")))?;
     }
     given?;
-    let digits = first_digits(token.hash());
+    let digits = first_digits(&token.hash());
     say(&format!("added `{name}` ({digits}) to {}: servers take the token within seconds", path.display()));
     let others = of_the_name(change.before(), &name);
     if !others.is_empty() {
@@ -237,7 +237,7 @@ fn place(text: &str, hash: &TokenHash) -> Option<usize> {
     text.to_ascii_lowercase().find(&hash.to_string())
 }
 
-fn first_digits(hash: impl ToString) -> String {
+fn first_digits(hash: &TokenHash) -> String {
     let mut digits = hash.to_string();
     digits.truncate(HASH_DIGITS_SHOWN);
     digits
