@@ -7,6 +7,15 @@ alter table uptime add column steady_since timestamptz not null default clock_ti
 alter table uptime alter column steady_since drop default;
 update uptime set alive_at = least(alive_at, steady_since), up_since = least(up_since, steady_since);
 
+-- While `steady_ahead` is 0 the clock was never set, and in no shard does a time fall: `export --since` and `--until` rest on
+-- that. Where the newest event of a shard has not happened yet, later ones will bear earlier times: so it is not 0 there.
+update uptime u set steady_ahead = interval '1 microsecond'
+where exists (
+    select from shards s
+    cross join lateral (
+        select e.at from run_events e where e.shard = s.shard order by e.position desc limit 1) as newest
+    where newest.at > u.steady_since + interval '1 s');
+
 -- A run whose newest event has not happened yet was written while the clock was ahead: what is left of its time begins now.
 update active a
 set due_at = u.steady_since + (a.due_at - (r.record->>'updatedAt')::timestamptz)

@@ -77,6 +77,10 @@ pub trait Inspect: RunLog {
         Ok(Vec::new())
     }
 
+    /// By how much the steady clock is ahead of the store's, in microseconds, as a server noticed last. It is 0 where no step of
+    /// the store's clock was ever noticed: then in no shard do the times of events fall. See [`domain::steady`](crate::domain::steady).
+    async fn steady_ahead(&self) -> Result<i64, StoreError>;
+
     /// The ledger's condition, for an operator.
     async fn condition(&self) -> Result<Condition, StoreError>;
 }

@@ -38,6 +38,12 @@ pub(in crate::store) fn is_step(micros: i64) -> bool {
     micros.saturating_abs() >= STEP_MIN_MICROS
 }
 
+/// By how much the steady clock is ahead, as the row of `uptime` says it once a step of the store's clock was noticed: never 0.
+/// So 0 says that no step ever was, and that the times of a shard's events never fall.
+pub(in crate::store) fn after_a_step(ahead: i64) -> i64 {
+    if ahead == 0 { 1 } else { ahead }
+}
+
 /// Notices that the clock of a machine was set, by the time that passes there.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Machine {

@@ -11,6 +11,7 @@ mod lifecycles;
 mod opening;
 mod purged;
 mod redacted;
+mod set_clock;
 mod unreadable;
 mod verify;
 

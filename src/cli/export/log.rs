@@ -6,6 +6,7 @@ use super::lineage::Lineage;
 use super::past::Trail;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
+use crate::cli::ending::say;
 use crate::domain::{Event, Positions, Revision, RunKey};
 use crate::store::inspect::{Link, Links};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX};
@@ -58,6 +59,16 @@ impl Export {
                 extent.ends
             }
         };
+        if (first.is_some() || last.is_some()) && self.times_may_fall().await? {
+            say("the store's clock was set once: the whole log is read, and each event is chosen by its time");
+            let after = Positions::start(inspect.ledger().shard_count);
+            let end = match self.until.filter(|_| self.wants_a_session()) {
+                // The runs of a session are told by the place in the log where the range ends.
+                Some(until) => self.ask(|| range::last_before(inspect, &ends, until)).await?,
+                None => ends.clone(),
+            };
+            return Ok(Range { after, end, ends });
+        }
         let after = match first {
             Some(first) => self.ask(|| range::before(inspect, &ends, first)).await?,
             None => Positions::start(inspect.ledger().shard_count),
@@ -69,11 +80,20 @@ impl Export {
         Ok(Range { after, end, ends })
     }
 
+    /// Whether events of a shard may bear earlier times than those before them.
+    pub(super) async fn times_may_fall(&self) -> Result<bool, Ended> {
+        Ok(self.ask(|| self.inspect.steady_ahead()).await? != 0)
+    }
+
+    fn wants_a_session(&self) -> bool {
+        self.wanted.iter().any(|link| matches!(link, Link::AuditSession(_)))
+    }
+
     /// Events up to the range's end. A run is shown whole when it is linked to the audit session at that end, so that a
     /// session's file tells the whole story of its runs.
     async fn show(&mut self, page: &[LoggedEvent], range: &Range, lineage: &mut Lineage) -> Result<(), Ended> {
         let mut events: Vec<&LoggedEvent> = page.iter().filter(|logged| range.has(logged)).collect();
-        if self.wanted.iter().any(|link| matches!(link, Link::AuditSession(_))) {
+        if self.wants_a_session() {
             let as_of = if self.until.is_some() { &range.end } else { &range.ends };
             let shown = self.linked(&events, as_of).await?;
             events.retain(|logged| shown.contains(&logged.event.key));
@@ -83,7 +103,7 @@ impl Export {
             self.tell_gap(logged);
             let (_, links) = lineage.pass(&logged.event);
             let mut lasting = self.wanted.iter().filter(|link| matches!(link, Link::TaskThread(_)));
-            if lasting.all(|wanted| links.has(wanted)) {
+            if lasting.all(|wanted| links.has(wanted)) && self.in_time(logged.event.at) {
                 self.write(&logged.event, &links).await?;
             }
         }
@@ -97,6 +117,7 @@ impl Export {
         let mut lineage = Lineage::default();
         // Runs that were linked, were shown up to this revision, and may be linked again.
         let mut left: HashMap<RunKey, Revision> = HashMap::new();
+        let mut is_told = false;
         loop {
             let page = self.ask(|| inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             if let Some(back) = self.goes_back(&mut trail).await? {
@@ -127,7 +148,12 @@ impl Export {
                     (true, false) => drop(left.insert(event.key.clone(), event.revision)),
                     (true, true) => {}
                 }
-                self.write(event, &links).await?;
+                if self.in_time(event.at) {
+                    self.write(event, &links).await?;
+                } else if !is_told {
+                    is_told = true;
+                    say("the store's clock is behind --since: events that bear earlier times are left out");
+                }
             }
             self.flush().await?;
             self.reached(trail.epoch(), &after).await?;
@@ -161,10 +187,11 @@ impl Export {
 
     /// Gathers a line for the events that are missing right before this one.
     fn tell_gap(&mut self, logged: &LoggedEvent) {
+        let is_in_time = self.in_time(logged.event.at);
         let Some(told) = &mut self.told else { return };
         let gone = logged.position.saturating_sub(told.of(logged.shard) + 1);
         told.set(logged.shard, logged.position);
-        if gone > 0 {
+        if gone > 0 && is_in_time {
             self.lines.write_gap(gone, logged);
         }
     }

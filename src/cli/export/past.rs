@@ -81,8 +81,8 @@ impl Export {
         let inspect = self.inspect.as_ref();
         let ends = self.ask(|| inspect.ends()).await?;
         let mut after = match self.since {
-            Some(since) => self.ask(|| range::before(inspect, &ends, since)).await?,
-            None => Positions::start(inspect.ledger().shard_count),
+            Some(since) if !self.times_may_fall().await? => self.ask(|| range::before(inspect, &ends, since)).await?,
+            Some(_) | None => Positions::start(inspect.ledger().shard_count),
         };
         for (shard, marks) in (0..).map(Shard).zip(&mut trail.marks) {
             while let Some((position, at)) = marks.back().copied() {

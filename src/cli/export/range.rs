@@ -1,6 +1,7 @@
-//! The part of the log to export: from times to positions. In a shard times never fall as long as the store's clock is not
-//! set back, so that a few reads find a time's position: where they fall, one of the positions at which the time was passed.
+//! The part of the log to export: from times to positions. In a shard times never fall as long as the store's clock was never
+//! set, so that a few reads find a time's position. Where it was, no position divides the times, and the whole log is read.
 
+use super::PAGE_EVENTS_MAX;
 use crate::domain::{Position, Positions, Shard, Time};
 use crate::store::inspect::Inspect;
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX, StoreError};
@@ -65,4 +66,27 @@ pub(super) async fn before_in(
         }
     }
     Ok(low)
+}
+
+/// Each shard's last position whose event happened before a time, up to its end, where the times of a shard may fall: the log
+/// is read through.
+pub(super) async fn last_before(inspect: &dyn Inspect, ends: &Positions, time: Time) -> Result<Positions, StoreError> {
+    let start = Positions::start(inspect.ledger().shard_count);
+    let (mut after, mut last) = (start.clone(), start);
+    loop {
+        let events = inspect.changes(&after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX).await?.whole()?;
+        let mut is_over = true;
+        for LoggedEvent { shard, position, event } in events {
+            after.set(shard, position);
+            if position <= ends.of(shard) {
+                is_over = false;
+                if event.at < time {
+                    last.set(shard, position);
+                }
+            }
+        }
+        if is_over {
+            return Ok(last);
+        }
+    }
 }

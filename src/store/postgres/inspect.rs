@@ -157,6 +157,10 @@ impl Inspect for PostgresInspect {
         self.named(links::time_of(&self.sessions, shard, position)).await
     }
 
+    async fn steady_ahead(&self) -> Result<i64, StoreError> {
+        self.named(links::steady_ahead(&self.sessions)).await
+    }
+
     async fn extent(&self, link: &Link) -> Result<Extent, StoreError> {
         self.named(links::extent(&self.sessions, &self.over_shards, link)).await
     }

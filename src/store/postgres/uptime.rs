@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::rows::{At, bigint};
 use crate::domain::{Steady, Time};
-use crate::store::steady::{Kept, is_step, told_step};
+use crate::store::steady::{Kept, after_a_step, is_step, told_step};
 use crate::store::uptime::{Ended, GAP, Uptime};
 use crate::store::{Elapsed, StoreError};
 
@@ -186,7 +186,7 @@ impl Inner {
         let is_ours = is_step(noticed_by_another) && off.abs() < NOTICED_APART_MICROS
             || told.alive_at.since(latest) > AHEAD_OF_US_MICROS;
         if is_step(off) && !is_ours {
-            self.to_keep = Some(told.ahead - off);
+            self.to_keep = Some(after_a_step(told.ahead - off));
             return;
         }
         let (steady, at) = self.told;

@@ -238,6 +238,10 @@ impl Inspect for SqliteInspect {
         self.read(move |connection| links::time_of(connection, shard, position)).await
     }
 
+    async fn steady_ahead(&self) -> Result<i64, StoreError> {
+        self.read(|connection| links::steady_ahead(connection)).await
+    }
+
     async fn extent(&self, link: &Link) -> Result<Extent, StoreError> {
         let (shard_count, link) = (self.ledger.shard_count, link.clone());
         self.read(move |connection| links::extent(connection, shard_count, &link)).await

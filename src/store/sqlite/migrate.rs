@@ -122,12 +122,19 @@ fn apply(transaction: &Transaction<'_>, step: &Migration, now: i64) -> rusqlite:
 }
 
 /// The ledger has its steady clock from now on. A run whose newest event has not happened yet was written while the clock was
-/// ahead: what is left of its time begins now. So it is with what was renewed or remembered then.
+/// ahead: what is left of its time begins now. So it is with what was renewed or remembered then. Later events will bear
+/// earlier times than such an event, as where a step of the clock is noticed: therefore `steady_ahead` is not 0.
 fn steady(transaction: &Transaction<'_>, now: i64) -> rusqlite::Result<()> {
     let updated_at = "cast(unixepoch(substr(r.record ->> 'updatedAt', 1, 19)) as integer) * 1000000
                       + cast(substr(r.record ->> 'updatedAt', 21, 6) as integer)";
     let statements = [
         "-- migrate.steady_since\nupdate uptime set alive_at = ?1, steady_since = ?1".to_owned(),
+        "-- migrate.steady_ahead
+         update uptime set steady_ahead = 1
+          where exists (select 1 from shards as s
+                         where (select e.at from run_events as e where e.shard = s.shard
+                                 order by e.position desc limit 1) > ?1 + 1000000)"
+            .to_owned(),
         format!(
             "-- migrate.steady_due
              update active set due_at = ?1 + due_at - w.updated_at

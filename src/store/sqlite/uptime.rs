@@ -10,7 +10,7 @@ use super::rows::execute;
 use crate::clock::Clock;
 use crate::domain::{Steady, Time};
 use crate::store::StoreError;
-use crate::store::steady::{Kept, is_step, told_step};
+use crate::store::steady::{Kept, after_a_step, is_step, told_step};
 use crate::store::uptime::{Ended, LONGEST, Seen, Uptime};
 
 /// The store's clock, the steady clock, and the uptime by it.
@@ -45,9 +45,11 @@ impl UptimeClock {
     pub(super) fn new(clock: Arc<dyn Clock>, kept: Kept) -> Self {
         let (now, elapsed) = (clock.now(), clock.elapsed());
         let steady = kept.resumed(now);
-        let ahead = steady.since(now);
-        if is_step(ahead - kept.ahead) {
-            told_step("store", kept.ahead - ahead);
+        let mut ahead = kept.ahead;
+        let by = steady.since(now) - ahead;
+        if is_step(by) {
+            told_step("store", -by);
+            ahead = after_a_step(ahead + by);
         }
         let inner = Inner { uptime: Uptime::new(steady, LONGEST), ahead, is_kept: false, stamped: kept.alive_at };
         let (since, unattended) = (kept.since, kept.unattended(now));
@@ -87,7 +89,7 @@ impl UptimeClock {
         let ahead = now.since(self.clock.now());
         if is_step(ahead - inner.ahead) {
             told_step("store", inner.ahead - ahead);
-            (inner.ahead, inner.is_kept) = (ahead, false);
+            (inner.ahead, inner.is_kept) = (after_a_step(ahead), false);
         }
     }
 

@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prost_types::Duration as WireDuration;
+use runledger::domain::Time;
 use runledger_proto::v1::{
     ClaimRunRequest, CompleteRunRequest, HeartbeatRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest,
     WaitRunRequest,
@@ -209,10 +210,26 @@ async fn a_clock_that_is_wrong_for_a_moment_stops_no_deadline_and_is_told_of() {
             assert!(code == 1 && said.contains("ahead of the store's clock"), "{code}: {said}");
         }
     }
+    let now = exported_of_now(&store).await;
+    for (run_id, is_of_now) in
+        [("before", true), ("after-0", true), ("after-1", true), ("last-0", false), ("last-1", false)]
+    {
+        assert_eq!(now.contains(&format!("\"runId\":\"{run_id}\"")), is_of_now, "{run_id}: {now}");
+    }
     let said = server.process.said();
     assert_eq!(said.matches("the clock was set").count(), 4, "each step is said once: {said}");
     let (code, said) = run(&["verify", "--store", &store]).await;
     assert_eq!(code, 0, "{said}");
+}
+
+/// What an export says of the time from an hour ago until tomorrow.
+async fn exported_of_now(store: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let tomorrow = i64::try_from((now + Duration::from_hours(24)).as_micros()).unwrap();
+    let until = Time::from_micros(tomorrow).to_string();
+    let (code, said) = run(&["export", "--store", store, "--since", "1h", "--until", &until]).await;
+    assert_eq!(code, 0, "{said}");
+    said
 }
 
 /// The release before this one works on a ledger while its clock is 400 days ahead; then this one does, by the right clock.
@@ -234,6 +251,12 @@ async fn goes_on_by_the_right_clock(data: &Data, older: Process) {
     assert_eq!(ended(&server, "dead").await.reason_code, "ORPHANED");
     for (run_id, reason) in start_what_ends(&server, "new").await {
         assert_eq!(ended(&server, &run_id).await.reason_code, reason, "{run_id}");
+    }
+    let now = exported_of_now(&data.store()).await;
+    for (place, is_of_now) in
+        [(r#""runId":"run-new""#, true), (r#""runId":"dead-new""#, true), (r#""runId":"long""#, false)]
+    {
+        assert_eq!(now.contains(place), is_of_now, "{place} of {now}");
     }
     assert!(begun.elapsed() < 2 * SOON, "nothing waits for the time that the clock showed: {:?}", begun.elapsed());
     let (code, said) = run(&["verify", "--store", &data.store()]).await;

@@ -34,6 +34,14 @@ pub(super) async fn time_of(sessions: &Sessions, shard: Shard, position: Positio
     rows.first().map(|row| rows::time(row, shard, position)).transpose()
 }
 
+pub(super) async fn steady_ahead(sessions: &Sessions) -> Result<i64, StoreError> {
+    let statement = "-- inspect.steady_ahead
+select (extract(epoch from steady_ahead) * 1000000)::bigint as steady_ahead from uptime where singleton";
+    let rows = read::rows(sessions, statement, &[]).await?;
+    let uptime = |row| Reader { table: "uptime", row, key: &|| "the only row".to_owned() }.get("steady_ahead");
+    rows.first().map_or(Ok(0), uptime)
+}
+
 /// Reads in one statement: all commits before it are within both.
 pub(super) async fn extent(sessions: &Sessions, over_shards: &OverShards, link: &Link) -> Result<Extent, StoreError> {
     let (column, id) = link.column();

@@ -25,6 +25,14 @@ pub(super) fn time_of(connection: &Connection, shard: Shard, position: Position)
     first(connection, TIME_OF, (shard.0, position), |row| rows::time(row, shard, position))
 }
 
+pub(super) fn steady_ahead(connection: &Connection) -> Result<i64, StoreError> {
+    let ahead = first(connection, "-- inspect.steady_ahead\nselect steady_ahead from uptime", [], |row| {
+        let uptime = Reader { table: "uptime", row, key: &|| "the only row".to_owned() };
+        uptime.get((0, "steady_ahead"))
+    })?;
+    Ok(ahead.unwrap_or_default())
+}
+
 pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link) -> Result<Extent, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let ends = ends::ends(&snapshot, shard_count)?;
