@@ -11,6 +11,7 @@ mod past;
 mod range;
 mod replaced;
 mod resume;
+mod selection;
 mod sink;
 
 use std::path::PathBuf;
@@ -115,6 +116,8 @@ enum Ended {
     Cursor(#[source] std::io::Error),
     #[error("there is no such run, or it was purged: {0}")]
     NoRun(String),
+    #[error("there is no namespace {0}")]
+    NoNamespace(Namespace),
     #[error("--since must be earlier than --until: {since} is not earlier than {until}")]
     EmptyRange { since: Time, until: Time },
     #[error("it is there, and stays as it is: {0}; name another file, or replace it by --force")]
@@ -147,6 +150,8 @@ struct Export {
     written: u64,
     /// The file of the cursor.
     cursor: Option<CursorFile>,
+    /// The times of the first and the last event of the file that is replaced.
+    replaced: Option<(Time, Time)>,
 }
 
 pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
@@ -184,15 +189,21 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         Ended::Store(error) => error.into(),
         Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Stop::Closed,
         Ended::EmptyRange { .. } => Stop::Usage(ended.to_string()),
-        Ended::NoRun(_) => Stop::Undone(ended.to_string()),
+        Ended::NoRun(_) | Ended::NoNamespace(_) => Stop::Undone(ended.to_string()),
         Ended::Output(_) | Ended::Cursor(_) | Ended::Kept(_) | Ended::Foreign(_) | Ended::TwoPasts | Ended::Stopped => {
             Stop::Undone(format!("{}: {}", args.output, chain(&ended)))
         }
     };
+    if let Some(namespace) = &args.namespace
+        && !patiently(PATIENCE, || inspect.has_namespace(namespace)).await?
+    {
+        return Err(failed(Ended::NoNamespace(namespace.clone())));
+    }
     if args.cursor_output.is_some() && !args.follow {
         cursor::replaces_nothing(&args.output).map_err(Stop::Usage)?;
     }
     let sink = Sink::open(&args.output, args.follow).await.map_err(Ended::Output).map_err(failed)?;
+    let selected = selected(&args);
     let links = [args.audit_session.map(Link::AuditSession), args.task_thread.map(Link::TaskThread)];
     let mut export = Export {
         inspect,
@@ -208,6 +219,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         seen: Seen::default(),
         written: 0,
         cursor: None,
+        replaced: None,
     };
     if let (Some(path), Some(namespace)) = (args.cursor_output, &args.namespace) {
         cursor::may_claim(&path, &mut export.sink).map_err(Stop::Usage)?;
@@ -221,19 +233,42 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
     if !args.follow && !args.force && args.output != "-" {
         export.may_replace(&args.output, run.as_ref()).await.map_err(failed)?;
     }
-    match export.all(run, args.since, args.until).await {
+    match export.all(&args.output, run, args.since, args.until).await {
         Ok(()) | Err(Ended::Stopped) => {
+            if !args.follow && export.sink.is_lasting() {
+                selection::forget(&args.output).map_err(Ended::Output).map_err(failed)?;
+            }
             export.sink.finish().await.map_err(Ended::Output).map_err(failed)?;
             export.tell_cursor().map_err(failed)?;
         }
         Err(ended) => return Err(failed(ended)),
     }
-    say(&format!("exported {}", counted(export.written, "event")));
+    let nothing = if export.written == 0 && !args.follow { selected } else { String::new() };
+    say(&format!("exported {}{nothing}", counted(export.written, "event")));
     Ok(())
 }
 
+/// What is said of an export that selects events and found none.
+fn selected(args: &ExportArgs) -> String {
+    let flags = [
+        ("--namespace", args.namespace.is_some()),
+        ("--task-thread", args.task_thread.is_some()),
+        ("--audit-session", args.audit_session.is_some()),
+        ("--since", args.since.is_some()),
+        ("--until", args.until.is_some()),
+    ];
+    let given: Vec<&str> = flags.iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| *flag).collect();
+    if given.is_empty() { String::new() } else { format!(": the ledger has none for {}", given.join(" and ")) }
+}
+
 impl Export {
-    async fn all(&mut self, run: Option<RunKey>, since: Option<When>, until: Option<When>) -> Result<(), Ended> {
+    async fn all(
+        &mut self,
+        output: &str,
+        run: Option<RunKey>,
+        since: Option<When>,
+        until: Option<When>,
+    ) -> Result<(), Ended> {
         if since.is_some() || until.is_some() {
             let inspect = self.inspect.clone();
             let now = self.ask(|| range::now(inspect.as_ref())).await?;
@@ -245,7 +280,12 @@ impl Export {
                 return Err(Ended::EmptyRange { since, until });
             }
         }
+        let selection = self.held_to_its_selection(output, run.as_ref(), since)?;
         self.resume(run.as_ref()).await?;
+        if let Some(selection) = selection {
+            selection.note(output)?;
+        }
+        self.tell_of_less();
         match run {
             Some(key) => self.one_run(&key).await,
             None => self.log().await,

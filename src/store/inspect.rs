@@ -13,7 +13,9 @@ use serde::Serialize;
 use super::contents::Beside;
 use super::json::RunColumns;
 use super::{Description, RunLog, StoreError};
-use crate::domain::{ContentRow, ContentTable, LedgerEpoch, Position, Positions, Rest, Revision, RunKey, Shard, Time};
+use crate::domain::{
+    ContentRow, ContentTable, LedgerEpoch, Namespace, Position, Positions, Rest, Revision, RunKey, Shard, Time,
+};
 
 /// A ledger that is only read: its [log](RunLog), and the reads that only tools need. Every method is short
 /// statements or pages of a bounded number of bytes.
@@ -28,6 +30,9 @@ pub trait Inspect: RunLog {
     ///
     /// The store cannot be read; so with every method.
     async fn past(&self) -> Result<Past, StoreError>;
+
+    /// Whether there is this namespace.
+    async fn has_namespace(&self, namespace: &Namespace) -> Result<bool, StoreError>;
 
     /// The time of the event at a position, or of the next one where that was purged; none where there is none.
     async fn time_of(&self, shard: Shard, position: Position) -> Result<Option<Time>, StoreError>;

@@ -157,6 +157,10 @@ impl Inspect for PostgresInspect {
         self.named(links::time_of(&self.sessions, shard, position)).await
     }
 
+    async fn has_namespace(&self, namespace: &Namespace) -> Result<bool, StoreError> {
+        self.named(links::has_namespace(&self.sessions, namespace)).await
+    }
+
     async fn steady_ahead(&self) -> Result<i64, StoreError> {
         self.named(links::steady_ahead(&self.sessions)).await
     }

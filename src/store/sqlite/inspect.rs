@@ -238,6 +238,11 @@ impl Inspect for SqliteInspect {
         self.read(move |connection| links::time_of(connection, shard, position)).await
     }
 
+    async fn has_namespace(&self, namespace: &Namespace) -> Result<bool, StoreError> {
+        let namespace = namespace.clone();
+        self.read(move |connection| links::has_namespace(connection, &namespace)).await
+    }
+
     async fn steady_ahead(&self) -> Result<i64, StoreError> {
         self.read(|connection| links::steady_ahead(connection)).await
     }

@@ -18,6 +18,7 @@ on_both_stores! {
     a_session_is_shown_whole_by_who_is_linked_at_the_end
     a_thread_and_a_run_are_shown_alone
     parts_of_the_log_are_the_whole_log
+    an_export_that_finds_nothing_says_of_what
     a_file_is_there_once_it_is_complete
     a_file_that_no_export_of_this_wrote_is_not_replaced
     what_is_no_regular_file_is_written_to_and_stays
@@ -121,6 +122,34 @@ async fn parts_of_the_log_are_the_whole_log(ledger: Ledger) {
         let (code, said) = ledger.run(&["export", "--since", since, "--until", until]).await;
         assert_eq!((code, said.contains("--since must be earlier than --until")), (2, true), "{said}");
     }
+}
+
+async fn an_export_that_finds_nothing_says_of_what(ledger: Ledger) {
+    ledger.fill().await;
+    let (code, said) = ledger.run(&["export", "--namespace", "tema-a"]).await;
+    assert_eq!((code, said.contains("there is no namespace tema-a")), (1, true), "{said}");
+    for (args, of) in [
+        (&["--task-thread", "typo"][..], "--task-thread"),
+        (&["--audit-session", "typo"], "--audit-session"),
+        (&["--since", "2500-01-01"], "--since"),
+        (&["--task-thread", "thread-2", "--until", "2026-01-01"], "--task-thread and --until"),
+    ] {
+        let (code, said) = ledger.run(&[&["export"], args].concat()).await;
+        assert_eq!(
+            (code, said.contains(&format!("exported 0 events: the ledger has none for {of}"))),
+            (0, true),
+            "{said}"
+        );
+    }
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("lifecycle.jsonl");
+    let output = ["export", "--output", file.to_str().unwrap()];
+    let (code, said) = ledger.run(&output).await;
+    assert_eq!((code, said.contains("leaves out")), (0, false), "{said}");
+    let all = fs::read_to_string(&file).unwrap();
+    let middle: Value = serde_json::from_str(all.lines().nth(10).unwrap()).unwrap();
+    let (code, said) = ledger.run(&[&output[..], &["--until", middle["at"].as_str().unwrap()]].concat()).await;
+    assert_eq!((code, said.contains("which the new one leaves out")), (0, true), "{said}");
 }
 
 async fn a_file_is_there_once_it_is_complete(ledger: Ledger) {

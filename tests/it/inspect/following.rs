@@ -25,6 +25,7 @@ on_both_stores! {
     a_follower_of_a_session_catches_up_on_a_run_that_is_linked_late
     a_follower_that_is_killed_goes_on_where_its_file_ends
     a_file_of_something_else_is_not_gone_on_with
+    a_file_of_another_selection_is_not_gone_on_with
     a_follower_of_a_still_ledger_notices_that_its_reader_has_gone
 }
 
@@ -150,6 +151,54 @@ async fn a_file_of_something_else_is_not_gone_on_with(ledger: Ledger) {
         assert_eq!((code, said.contains("it cannot be gone on with")), (1, true), "{said}");
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
     }
+}
+
+async fn a_file_of_another_selection_is_not_gone_on_with(ledger: Ledger) {
+    ledger.fill().await;
+    let directory = TempDir::new().unwrap();
+    let (whole, of_run) = (directory.path().join("whole.jsonl"), directory.path().join("run.jsonl"));
+    let count = exported(&ledger, &[]).await.len();
+    for (file, args, lines_min) in [(&whole, &[][..], count), (&of_run, &["--run", "long"], 1)] {
+        let mut follower = follow(&ledger.store(), file, args);
+        has_lines(file, lines_min).await;
+        follower.kill();
+    }
+    let at = lines(&whole)[0]["at"].as_str().unwrap().to_owned();
+    let others: [(&Path, &[&str]); 7] = [
+        (&whole, &["--namespace", "default"]),
+        (&whole, &["--run", "long"]),
+        (&whole, &["--task-thread", "thread-2"]),
+        (&whole, &["--audit-session", "audit-1"]),
+        (&whole, &["--since", &at]),
+        (&of_run, &[]),
+        (&of_run, &["--run", "linked"]),
+    ];
+    for (file, args) in others {
+        let before = fs::read_to_string(file).unwrap();
+        let (code, said) = follow(&ledger.store(), file, args).exited(SOON).await;
+        assert_eq!((code, said.contains("it is an export of another")), (1, true), "{args:?}: {said}");
+        assert_eq!(fs::read_to_string(file).unwrap(), before);
+    }
+    // Without its note, a file tells by its lines what it has more.
+    fs::remove_file(directory.path().join("whole.jsonl.selection")).unwrap();
+    let (code, said) = follow(&ledger.store(), &whole, &["--run", "long"]).exited(SOON).await;
+    assert_eq!((code, said.contains("it has events of more than this run")), (1, true), "{said}");
+    ledger.commit(vec![start("later")]).await;
+    let follower = follow(&ledger.store(), &whole, &[]);
+    has_lines(&whole, count + 1).await;
+    stopped(follower).await;
+    // How long ago it was is told from the first time on: what came while nobody followed is there.
+    let recent = directory.path().join("recent.jsonl");
+    let ago = ["--since", "0s"];
+    let mut follower = follow(&ledger.store(), &recent, &ago);
+    eventually(SOON, async || directory.path().join("recent.jsonl.selection").exists().then_some(())).await.unwrap();
+    ledger.commit(vec![start("followed")]).await;
+    has_lines(&recent, 1).await;
+    follower.kill();
+    ledger.commit(vec![start("meanwhile")]).await;
+    let follower = follow(&ledger.store(), &recent, &ago);
+    has_lines(&recent, 2).await;
+    stopped(follower).await;
 }
 
 async fn a_follower_of_a_still_ledger_notices_that_its_reader_has_gone(ledger: Ledger) {

@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::ToSql;
 
-use crate::domain::{Position, Revision, RunKey, Shard, Time};
+use crate::domain::{Namespace, Position, Revision, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::rows::{self, TIME_OF};
 use crate::store::inspect::{Extent, Link, Links};
@@ -32,6 +32,11 @@ pub(super) async fn time_of(sessions: &Sessions, shard: Shard, position: Positio
     let position = bigint(position);
     let rows = read::rows(sessions, TIME_OF, &[&smallint(shard), &position]).await?;
     rows.first().map(|row| rows::time(row, shard, position)).transpose()
+}
+
+pub(super) async fn has_namespace(sessions: &Sessions, namespace: &Namespace) -> Result<bool, StoreError> {
+    let statement = "-- inspect.has_namespace\nselect 1 as there from namespaces where name = $1";
+    Ok(!read::rows(sessions, statement, &[namespace]).await?.is_empty())
 }
 
 pub(super) async fn steady_ahead(sessions: &Sessions) -> Result<i64, StoreError> {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::Connection;
 
-use crate::domain::{Position, Revision, RunKey, Shard, Time};
+use crate::domain::{Namespace, Position, Revision, RunKey, Shard, Time};
 use crate::store::StoreError;
 use crate::store::inspect::rows::{self, TIME_OF};
 use crate::store::inspect::{Extent, Link, Links};
@@ -23,6 +23,11 @@ select case when keyframe is null then json_extract(event, '$.changes.taskThread
 pub(super) fn time_of(connection: &Connection, shard: Shard, position: Position) -> Result<Option<Time>, StoreError> {
     let position = bigint(position);
     first(connection, TIME_OF, (shard.0, position), |row| rows::time(row, shard, position))
+}
+
+pub(super) fn has_namespace(connection: &Connection, namespace: &Namespace) -> Result<bool, StoreError> {
+    let statement = "-- inspect.has_namespace\nselect 1 from namespaces where name = ?1";
+    Ok(first(connection, statement, [namespace], |_| Ok(()))?.is_some())
 }
 
 pub(super) fn steady_ahead(connection: &Connection) -> Result<i64, StoreError> {
