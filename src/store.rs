@@ -46,7 +46,7 @@ use async_trait::async_trait;
 
 pub use commits::{Commits, Unsettled};
 pub use error::{CommitError, OpenError, StoreError};
-pub use ledger::{EPOCH_ZERO, Ledger, OfLedger, SealKey};
+pub use ledger::{EPOCH_SECONDS, EPOCH_ZERO, Ledger, OfLedger, SealKey};
 pub use lifecycles::Lifecycles;
 pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
 pub use namespaces::{ChangeError, Namespaces};

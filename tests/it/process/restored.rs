@@ -176,3 +176,35 @@ async fn a_cursor_from_before_a_dump_was_put_back_is_invalid() {
     }
     is_refused(&mut client, &lost).await;
 }
+
+/// The epoch of a ledger that was put back from a dump while no server ran.
+async fn epoch_after_a_restore(database: &Database, dump: &str) -> u64 {
+    let admin = direct(&database.dsn().replace(database.name(), "postgres")).await;
+    for statement in ["drop database {} with (force)", "create database {}"] {
+        admin.batch_execute(&statement.replace("{}", database.name())).await.unwrap();
+    }
+    put_back(&database.dsn(), dump);
+    let server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let rows = Data::Postgres(database.dsn()).sql("select epoch from ledger").await;
+    rows[0][0].as_ref().unwrap().parse().unwrap()
+}
+
+/// Whoever puts back the wrong dump puts back the right one right after it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_two_restores_give_out_one_epoch_however_soon_they_come() {
+    let database = Database::fresh().await;
+    let mut server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    write(&mut server.client(), "first").await;
+    let dump = dumped(&database.dsn());
+    server.process.kill();
+    // Releases before 0.8.0 counted minutes.
+    let mut last = 10_000_000;
+    for _ in 0..3 {
+        let epoch = epoch_after_a_restore(&database, &dump).await;
+        assert!(epoch > last, "{epoch} is not above {last}");
+        assert!(epoch << 24 < 1 << 53, "{epoch}");
+        last = epoch;
+    }
+}

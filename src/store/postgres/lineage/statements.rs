@@ -9,7 +9,7 @@ use crate::store::inspect::Past;
 use crate::store::postgres::errors;
 use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Connection;
-use crate::store::{EPOCH_ZERO, StoreError};
+use crate::store::{EPOCH_SECONDS, EPOCH_ZERO, StoreError};
 
 /// The server's identity as far as this role may read it, the whole first. A managed database may refuse some of it.
 const IDENTITIES: [(&str, &str); 4] = [
@@ -73,16 +73,21 @@ pub(super) fn is_refused(error: &Error) -> bool {
 }
 
 /// Raises the epoch above another, unless somebody else has raised it by now: the row is read again in any case. The
-/// minutes since 2026 make it an epoch that no lost past had, which may have been raised as often as this one.
+/// seconds since 2026 make it an epoch that no lost past had, which may have been raised as often as this one. It is committed
+/// when the seconds that it stands for are over: nobody has it before, so that a ledger which is restored after somebody had
+/// it, and raised again, gets a later one.
 pub(super) async fn raise(client: &Connection, look: &Look, above: LedgerEpoch) -> Result<(), StoreError> {
     let update = format!(
         "-- lineage.raise
 begin read write;
 update ledger set epoch = greatest({above} + 1,
-                                   floor((extract(epoch from clock_timestamp()) - {EPOCH_ZERO}) / 60)),
+                                   floor((extract(epoch from clock_timestamp()) - {EPOCH_ZERO}) / {EPOCH_SECONDS})),
                   system_identifier = coalesce({system}, system_identifier),
                   timeline = coalesce({timeline}, timeline), table_oid = coalesce({table}, table_oid)
 where singleton and epoch = {from};
+select pg_sleep(greatest(0, least({EPOCH_SECONDS}, {EPOCH_ZERO} + (epoch + 1) * {EPOCH_SECONDS}
+                                                   - extract(epoch from clock_timestamp()))))
+from ledger where singleton;
 commit",
         from = look.epoch,
         system = text(look.server.system.as_deref()),
