@@ -189,7 +189,6 @@ async fn a_file_that_no_export_of_this_wrote_is_not_replaced(ledger: Ledger) {
         (line(&[("at", json!("2020-01-01T00:00:00Z"))]), &[], "it is of another ledger"),
         (line(&[("runId", json!("another"))]), &[], "this ledger does not have its events"),
         (line(&[("namespace", json!("team-b"))]), &["--namespace", "default"], "it is an export of another namespace"),
-        (whole.clone(), &["--namespace", "team-b"], "it is an export of another namespace"),
         (whole.clone(), &["--run", "linked"], "it is an export of more than this run"),
     ] {
         fs::write(&file, &text).unwrap();
