@@ -348,6 +348,8 @@ pub struct Condition {
     /// The runs that are not terminal, the oldest of them.
     #[serde(skip)]
     pub oldest: Vec<OldRun>,
+    /// See [`Inspect::steady_ahead`].
+    pub steady_ahead_micros: i64,
     /// The server's report on its sessions; none for a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<Sessions>,

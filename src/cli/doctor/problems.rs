@@ -199,9 +199,9 @@ fn clock(condition: &Condition) -> Option<Problem> {
     (ahead > CLOCK_AHEAD_MICROS).then(|| Problem {
         name: Fault::ClockAhead,
         what: format!(
-            "The newest event is {} s ahead of the store's clock, which shows {}: the clock was ahead when it was written, or \
+            "The newest event is {} ahead of the store's clock, which shows {}: the clock was ahead when it was written, or \
              is behind now",
-            ahead / 1_000_000,
+            seconds(ahead / 1_000),
             condition.now
         ),
         todo: "Look at the clock of the store's machine. Leases and deadlines go on by the time that passes, and new events \
@@ -221,6 +221,7 @@ pub(super) fn seconds(ms: i64) -> String {
     match ms / 1000 {
         0..=99 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
         seconds @ 100..7200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3600),
+        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
     }
 }

@@ -62,7 +62,20 @@ fn ledger(out: &mut String, report: &Report, condition: &Condition) -> fmt::Resu
         condition.migration, condition.schema_release, condition.min_release, report.release
     )?;
     writeln!(out, "durable  {}", report.not_durable.as_deref().unwrap_or("yes"))?;
+    clock(out, condition.steady_ahead_micros)?;
     heads(out, &condition.heads, condition.now)
+}
+
+/// Says that a step of the store's clock was noticed once.
+fn clock(out: &mut String, ahead_micros: i64) -> fmt::Result {
+    let by = seconds((ahead_micros / 1_000).saturating_abs());
+    let now = match ahead_micros {
+        0 => return Ok(()),
+        -499_999..500_000 => "and is right by the time that passed".to_owned(),
+        500_000.. => format!("and is {by} behind the time that passed"),
+        _ => format!("and is {by} ahead of the time that passed"),
+    };
+    writeln!(out, "clock    was set once, {now}: leases and deadlines go by that time")
 }
 
 fn heads(out: &mut String, heads: &[Head], now: Time) -> fmt::Result {

@@ -48,6 +48,7 @@ pub(super) async fn condition(
     let oldest = read::rows(sessions, OLDEST, &[]).await?;
     let standbys = read::rows(sessions, STANDBYS, &[]).await?;
     let tables = read::rows(sessions, TABLES, &[]).await?;
+    let steady_ahead_micros = links::steady_ahead(sessions).await?;
     let row = ledgers.first().ok_or_else(|| StoreError::Refused("the database has no ledger row".into()))?;
     let ledger = Reader { table: "ledger", row, key: &|| "the only row".to_owned() };
     Ok(Condition {
@@ -60,6 +61,7 @@ pub(super) async fn condition(
         active: active.iter().map(rows::active).collect::<Result<_, _>>()?,
         oldest: oldest.iter().map(rows::old).collect::<Result<_, _>>()?,
         tables: tables.iter().map(table).collect::<Result<_, _>>()?,
+        steady_ahead_micros,
         sessions: Some(seen),
         replication: Some(Replication {
             synchronous_commit: ledger.get("synchronous_commit")?,

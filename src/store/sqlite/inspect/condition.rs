@@ -22,6 +22,7 @@ pub(super) fn condition(
         Ok(Head { shard, position, at: links::time_of(&snapshot, Shard(shard), position)?, ..Head::default() })
     });
     let heads = heads.collect::<Result<Vec<_>, StoreError>>()?;
+    let steady_ahead_micros = links::steady_ahead(&snapshot)?;
     let (schema_release, min_release, created_at, migration): (String, String, i64, u32) = snapshot
         .query_row(
             "-- inspect.ledger
@@ -54,6 +55,7 @@ pub(super) fn condition(
         heads,
         active,
         oldest,
+        steady_ahead_micros,
         sessions: None,
         replication: None,
         tables: Vec::new(),
