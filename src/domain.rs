@@ -74,7 +74,7 @@ pub use refusal::{Refusal, Violation};
 pub use retention::Retention;
 pub use revision::Revision;
 pub use run::{
-    AbortRequest, Ending, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress,
+    AbortRequest, Ending, Executor, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress,
     Refinements, RefinementsChange, Renewal, Rest, ResultDigest, Resumption, Route, Run, Summary, Supervision,
     SupervisionChange, Suspension,
 };

@@ -375,7 +375,11 @@ fn event(
     if event_type == EventType::Updated && changes == Changes::default() {
         return Ok(Decision::Unchanged);
     }
-    changes.supervision.by_executor = suspension::is_executor_shown(run, command, event_type, &changes);
+    changes.supervision.executor = if lease::is_executor_left(run, command, event_type, &changes) {
+        Some(crate::domain::Executor::Grantee)
+    } else {
+        suspension::is_executor_shown(run, command, event_type, &changes).then_some(crate::domain::Executor::Caller)
+    };
     let from = run.map(|run| run.status);
     let to = match event_type {
         EventType::Created => command.ask.leads_to(),

@@ -19,7 +19,7 @@ pub use self::lease::{HeldLease, Lease, Progress, Renewal};
 pub(super) use self::links::set;
 pub use self::links::{Links, LinksChange, Route};
 pub use self::refinements::{Refinements, RefinementsChange, ResultDigest};
-pub use self::supervision::{AbortRequest, LateReport, Supervision, SupervisionChange};
+pub use self::supervision::{AbortRequest, Executor, LateReport, Supervision, SupervisionChange};
 pub use self::suspension::{Rest, Resumption, Suspension};
 use super::limits::SUMMARY_REASON_BYTES_MAX;
 use super::{Event, Metadata, Namespace, Revision, RunId, RunKey, Status, Time};

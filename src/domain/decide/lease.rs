@@ -3,7 +3,7 @@
 //! takes in [`claim`](super::claim).
 
 use crate::domain::decision::Context;
-use crate::domain::{Ask, Changes, Command, Lease, LeaseEpoch, Refusal, Run};
+use crate::domain::{Ask, Changes, Command, EventType, Lease, LeaseEpoch, Refusal, Run};
 
 /// Refuses an ask that only the lease's holder may make, unless it names the run's own lease and no older one: a worker
 /// that lost its lease may still believe to hold it. A claim may name the lease that it means to follow.
@@ -60,6 +60,18 @@ pub(in crate::domain) fn lease_is(
 pub(super) fn is_grantee_named(command: &Command, changes: &Changes) -> bool {
     let is_granted = changes.supervision.lease.is_some_and(|lease| !lease.released && !lease.resting);
     is_granted && command.principal.identity.is_some()
+}
+
+/// Whether an event ends the lease of a caller who has proved an identity, and executed the run: not one that gives back what
+/// it never began.
+pub(super) fn is_executor_left(run: Option<&Run>, command: &Command, event_type: EventType, changes: &Changes) -> bool {
+    let Some(supervision) = run.map(|run| &run.supervision) else { return false };
+    let is_ended = changes.supervision.lease.is_some_and(|lease| !lease.resting);
+    let is_given_back = supervision.unbegun.is_some() && event_type == EventType::Ready;
+    let earlier = supervision.grantee.as_deref().and_then(|grantee| grantee.identity.as_ref());
+    let next = command.principal.identity.as_ref().filter(|_| changes.supervision.to_grantee);
+    let is_new = |earlier| next != Some(earlier) && !supervision.executed_by.contains(earlier);
+    is_ended && !is_given_back && earlier.is_some_and(is_new)
 }
 
 /// The lease that follows the run's last one.

@@ -192,10 +192,20 @@ pub struct SupervisionChange {
     /// that were stored with them neither.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub to_grantee: bool,
-    /// The event's caller executes the run without a lease, and is not known to have done so: see
-    /// [`Supervision::executed_by`].
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub by_executor: bool,
+    /// Who joins [`Supervision::executed_by`]. Events of earlier releases do not say so, nor do the runs that were stored with
+    /// them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executor: Option<Executor>,
+}
+
+/// An identity that is kept as one that executed the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Executor {
+    /// The event's caller, who executes the run without a lease.
+    Caller,
+    /// Whoever was granted the lease before.
+    Grantee,
 }
 
 impl Supervision {
@@ -210,15 +220,14 @@ impl Supervision {
             ready,
             unbegun,
             to_grantee,
-            by_executor,
+            executor,
         } = &event.changes.supervision;
         if lease.is_some_and(|lease| !lease.resting) {
             let earlier = self.grantee.take().and_then(|grantee| grantee.identity);
             self.grantee = to_grantee.then(|| Box::new(event.principal.clone()));
-            let is_given_back = self.unbegun.is_some() && event.event_type == EventType::Ready;
-            self.keep_executed_by(earlier.filter(|_| !is_given_back));
+            self.keep_executed_by(earlier.filter(|_| *executor == Some(Executor::Grantee)));
         }
-        if *by_executor {
+        if *executor == Some(Executor::Caller) {
             self.keep_executed_by(event.principal.identity.clone());
         }
         self.lease = lease.or(self.lease);
