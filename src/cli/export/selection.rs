@@ -18,6 +18,9 @@ use crate::text::When;
 /// The ending of the file that has the selection.
 const ENDING: &str = ".selection";
 
+/// The bytes that it may have: names, and no more.
+const SELECTION_BYTES_MAX: u64 = 16 * 1024;
+
 /// The events that an export shows.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -118,7 +121,7 @@ impl Export {
 }
 
 fn noted(output: &str) -> Result<Option<Selection>, Ended> {
-    match fs::read(beside(output).map_err(Ended::Output)?) {
+    match runledger_files::read(&beside(output).map_err(Ended::Output)?, SELECTION_BYTES_MAX) {
         Ok(text) => serde_json::from_slice(&text)
             .map(Some)
             .map_err(|_| Ended::Foreign("the file beside it that ends in .selection does not say what it selects")),
