@@ -67,7 +67,9 @@ async fn contexts_are_added_used_shown_and_removed() {
 
     home.done(&["context", "use", "one"]).await;
     assert!(home.done(&["context", "show"]).await.starts_with("name     one\n"));
-    home.done(&["context", "remove", "one"]).await;
+    let removed = home.run(&["context", "remove", "one"]).await;
+    assert_eq!((removed.code, removed.out.as_str()), (0, ""));
+    assert!(removed.err.contains("one was the current context, and none is current now"), "{}", removed.err);
     let none = home.run(&["context", "show"]).await;
     assert_eq!(
         (none.code, none.err.as_str()),

@@ -243,6 +243,10 @@ async fn run(line: &str) -> Ran {
     if line.contains("--cursor ") {
         shell.env("CURSOR", scene.cursor().await);
     }
+    for namespace in ["team-a", "team-b"].into_iter().filter(|name| line.contains("export") && line.contains(name)) {
+        let create = format!("runledger namespace create {namespace} --if-missing");
+        assert_eq!(ran(scene.shell(&create)).await.code, 0);
+    }
     if line.contains("--cursor-file") {
         let export = "runledger export --namespace team-b --output team-b.jsonl --cursor-output team-b.cursor";
         assert_eq!(ran(scene.shell(export)).await.code, 0);

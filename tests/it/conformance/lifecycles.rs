@@ -327,7 +327,7 @@ pub(crate) async fn a_late_completion_of_a_run_whose_end_moved_it_is_judged_by_t
 ) {
     let store = fixture.store();
     put(store, &shipped("craik.task_run")).await;
-    let gate = "name: gate\nphases:\n  draft: {initial: true, next: [ready]}\n  ready: {may_complete: true, next: [closed]}\n  \
+    let gate = "name: gate\nphases:\n  draft: {initial: true, next: [ready]}\n  ready: {may_complete: true}\n  \
                 closed: {}\nat_end: closed\n";
     put(store, gate).await;
     for (run_id, lifecycle, phase) in [

@@ -403,7 +403,7 @@ fn an_identity_approves_neither_what_it_executed_under_an_earlier_lease_nor_with
     desk.apply(as_one(not_begun("run-1").epoch(2), "never-began", Some("agent-n")));
     desk.apply(as_one(claim("run-1"), "last", Some("agent-b")));
     for to in ["acting", "awaiting"] {
-        desk.apply(as_one(held(update("run-1").phase(to), 3), "last", Some("agent-b")));
+        desk.apply(as_one(held(update("run-1").phase(to), 4), "last", Some("agent-b")));
     }
     for subject in ["first", "last"] {
         for agent in [None, Some("agent-c")] {
@@ -437,7 +437,7 @@ fn an_identity_approves_neither_what_it_executed_under_an_earlier_lease_nor_with
     let mut desk = Desk::with(TASK);
     desk.apply(start("run-1").with("task").by("agent-a"));
     let run = desk.apply(update("run-1").phase("acting").by("agent-a"));
-    assert!(run.supervision.executed_by.is_empty() && !desk.last().changes.supervision.by_executor);
+    assert!(run.supervision.executed_by.is_empty() && desk.last().changes.supervision.executor.is_none());
 }
 
 #[test]

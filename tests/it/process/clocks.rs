@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use prost_types::Duration as WireDuration;
-use runledger::domain::Time;
+use runledger::clock::{Clock as _, SystemClock};
 use runledger_proto::v1::{
     ClaimRunRequest, CompleteRunRequest, HeartbeatRunRequest, RequestAbortRequest, Run, RunStatus, StartRunRequest,
     WaitRunRequest,
@@ -222,9 +222,7 @@ async fn a_clock_that_is_wrong_for_a_moment_stops_no_deadline_and_is_told_of() {
 
 /// What an export says of the time from an hour ago until tomorrow.
 async fn exported_of_now(store: &str) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let tomorrow = i64::try_from((now + Duration::from_hours(24)).as_micros()).unwrap();
-    let until = Time::from_micros(tomorrow).to_string();
+    let until = SystemClock.now().plus_ms(24 * 3_600_000).to_string();
     let (code, said) = run(&["export", "--store", store, "--since", "1h", "--until", &until]).await;
     assert_eq!(code, 0, "{said}");
     said
