@@ -2,14 +2,14 @@
 //! masked, and the history of a run that is to be redacted is looked through. Both are done in turns of the caller's.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::yield_now;
 
 use super::lists::Read;
 use super::{Authority, unreadable};
 use crate::domain::sides::lifecycles;
-use crate::domain::{Ask, Command, LedgerEpoch, RedactedPath, Redaction, Revision, RunKey};
+use crate::domain::{Ask, Command, Declared, LedgerEpoch, RedactedPath, Redaction, Revision, RunKey};
 use crate::share::CallerKey;
 use crate::store::query::Reach;
 use crate::wire::problem::Problem;
@@ -66,21 +66,23 @@ impl Authority {
         if command.brings_many_keys() { Box::pin(self.mask_many_keys(caller, command)).await } else { Ok(()) }
     }
 
-    /// Masks the values by what the run is pinned to. Where that cannot be read, the commit does it, and says why not.
+    /// Masks the values by what the run is pinned to, in a turn of the caller's where that masks anything. Where it cannot be
+    /// read, the commit does it, and says why not.
     async fn mask_many_keys(&self, caller: CallerKey, command: &mut Command) -> Result<(), Problem> {
-        let asked = &*command;
-        let read = |_reach| async move {
-            let found = self.reads.run(caller, &asked.key).await.ok().flatten();
-            let Some(key) = lifecycles::of(asked, found.as_ref().map(|found| &found.run)) else {
-                return Ok(Read::Whole(None));
-            };
-            Ok(Read::Whole(self.store.declared(&key).await.ok().flatten()))
+        let Some(declared) = self.declared_for(caller, command).await.filter(|declared| !declared.masks.is_empty())
+        else {
+            return Ok(());
         };
-        let (declared, _turn) = self.turns.read(caller, read).await?;
-        if let Some(declared) = declared {
-            command.mask_by(&declared);
-        }
+        let ((), _turn) = self.turns.read(caller, |_reach| async { Ok(Read::Whole(())) }).await?;
+        command.mask_by(&declared);
         Ok(())
+    }
+
+    /// What the command's run is pinned to, or would be, where it can be read.
+    async fn declared_for(&self, caller: CallerKey, command: &Command) -> Option<Arc<Declared>> {
+        let found = self.reads.run(caller, &command.key).await.ok().flatten();
+        let key = lifecycles::of(command, found.as_ref().map(|found| &found.run))?;
+        self.store.declared(&key).await.ok().flatten()
     }
 
     /// Looks through a run's history for what a redaction takes out, up to the first event that has any of it: the commit

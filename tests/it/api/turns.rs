@@ -30,6 +30,10 @@ fn keys(count: u32) -> Struct {
     Struct { fields: (0..count).map(value).collect() }
 }
 
+fn many_keys(run_id: &str, count: u32) -> v1::UpdateRunRequest {
+    v1::UpdateRunRequest { run_id: run_id.to_owned(), metadata: Some(keys(count)), ..Default::default() }
+}
+
 #[tokio::test]
 async fn whatever_a_few_bytes_make_large_waits_for_a_turn_and_all_else_does_not() {
     let process = Process::start().await;
@@ -38,6 +42,13 @@ async fn whatever_a_few_bytes_make_large_waits_for_a_turn_and_all_else_does_not(
     let task_thread_id = "thread".to_owned();
     let start = v1::StartRunRequest { run_id: run_id(), task_thread_id, input: Some(keys(3)), ..Default::default() };
     authority.start_run(call(1, start)).await.unwrap();
+    for (name, masks) in [("masks", "redact_keys: ['*key*']"), ("plain", "")] {
+        let declaration = format!("name: {name}\nphases: {{any: {{initial: true}}}}\n{masks}\n");
+        authority.put_lifecycle(call(1, v1::PutLifecycleRequest { declaration })).await.unwrap();
+        let (run_id, task_thread_id) = (name.to_owned(), "thread".to_owned());
+        let start = v1::StartRunRequest { run_id, task_thread_id, lifecycle: name.to_owned(), ..Default::default() };
+        authority.start_run(call(1, start)).await.unwrap();
+    }
     let link = v1::Link { rel: "url".to_owned(), target: "there".to_owned(), ..v1::Link::default() };
     let update = v1::UpdateRunRequest { run_id: run_id(), links: vec![link], ..Default::default() };
     authority.update_run(call(1, update)).await.unwrap();
@@ -72,8 +83,10 @@ async fn whatever_a_few_bytes_make_large_waits_for_a_turn_and_all_else_does_not(
         true list_lifecycles(v1::ListLifecyclesRequest::default());
         true get_lifecycle(v1::GetLifecycleRequest { lifecycle: "no-such".to_owned() });
         true redact_run(redact);
-        true update_run(v1::UpdateRunRequest { run_id: run_id(), metadata: Some(keys(300)), ..Default::default() });
-        false update_run(v1::UpdateRunRequest { run_id: run_id(), metadata: Some(keys(200)), ..Default::default() });
+        true update_run(many_keys("masks", 300));
+        false update_run(many_keys("masks", 200));
+        false update_run(many_keys("plain", 300));
+        false update_run(many_keys("run-1", 300));
         false get_run(v1::GetRunRequest { run_id: run_id(), ..Default::default() });
         false check_transition(check);
         false get_namespace(v1::GetNamespaceRequest { name: "default".to_owned() });
