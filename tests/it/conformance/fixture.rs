@@ -50,6 +50,16 @@ pub(crate) trait Fixture: Sized {
     /// Time passes, and the store is there all the while, as these others are: in steps that no lease of the tests
     /// with a ttl of more than four seconds minds.
     async fn pass_alive(&self, others: &[&dyn Store], ms: u64) {
+        self.pass_alive_by(STEP_MS, others, ms).await;
+    }
+
+    /// The same, for hours: in steps of a minute, which leases mind.
+    async fn pass_hours(&self, others: &[&dyn Store], ms: u64) {
+        self.pass_alive_by(60 * STEP_MS, others, ms).await;
+    }
+
+    /// The same, in steps of this length.
+    async fn pass_alive_by(&self, step_ms: u64, others: &[&dyn Store], ms: u64) {
         let mut left = ms;
         loop {
             for store in [self.store()].iter().chain(others) {
@@ -58,7 +68,7 @@ pub(crate) trait Fixture: Sized {
             if left == 0 {
                 return;
             }
-            let step = left.min(STEP_MS);
+            let step = left.min(step_ms);
             self.pass(step).await;
             left -= step;
         }

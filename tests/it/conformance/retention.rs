@@ -119,10 +119,10 @@ pub(crate) async fn what_is_due_is_purged_whole_and_nothing_else_goes<F: Fixture
     let shard = home(store, &key("completed"));
     let quiet_for = store.due(shard, &of_completed, 0, Position::MAX).await.unwrap().quiet_for.as_millis();
     assert!((1..=u128::from(HOUR_MS)).contains(&quiet_for), "nor for {quiet_for} ms");
-    fixture.pass_alive(&[], HOUR_MS - 60_000).await;
+    fixture.pass_hours(&[], HOUR_MS - 60_000).await;
     // Its last event is younger than its end.
     apply(store, archive("late")).await;
-    fixture.pass_alive(&[], 60_000).await;
+    fixture.pass_hours(&[], 60_000).await;
     newest(store, "later").await;
     let before = async |id: &str| stored(store, &key(id)).await;
     let (completed, archived) = (before("completed").await, before("archived").await);
@@ -136,7 +136,7 @@ pub(crate) async fn what_is_due_is_purged_whole_and_nothing_else_goes<F: Fixture
         is_there(store, run).await;
     }
     assert_eq!(purge(store).await, Purged::default());
-    fixture.pass_alive(&[], 2 * HOUR_MS).await;
+    fixture.pass_hours(&[], 2 * HOUR_MS).await;
     newest(store, "last").await;
     assert_eq!(purge(store).await, Purged { runs: 2, events: 5 });
     is_gone(store, &late).await;
@@ -181,7 +181,7 @@ pub(crate) async fn what_stands_beside_a_run_is_counted_and_goes_with_it<F: Fixt
     let rows = store.beside(&full.key(), &all).await.unwrap();
     assert_eq!(rows.len(), 4, "the input and three links, of which nothing is told: {rows:?}");
     apply(store, within("team-a", complete("bare"))).await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     for shard in (0..store.ledger().shard_count).map(Shard) {
         let lives_there =
             |id: &String| home(store, &RunKey { namespace: "team-a".into(), run_id: id.as_str().into() }) == shard;
@@ -202,7 +202,7 @@ pub(crate) async fn the_newest_event_of_a_shard_stays_until_another_follows<F: F
     let run = apply(store, start("run")).await;
     let shard = home(store, &run.key());
     apply(store, complete("run")).await;
-    fixture.pass_alive(&[], 2 * HOUR_MS).await;
+    fixture.pass_hours(&[], 2 * HOUR_MS).await;
     assert_eq!(purge(store).await, Purged::default());
     let ends = store.ends().await.unwrap();
     newest(store, "next").await;
@@ -225,7 +225,7 @@ pub(crate) async fn whoever_looked_before_a_purge_is_told_of_it<F: Fixture>(fixt
     apply(store, start(&completed)).await;
     apply(store, complete(&completed)).await;
     newest(store, "early").await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     newest(store, "later").await;
     assert_eq!(purge(store).await, Purged { runs: 1, events: 2 });
     let (looked, now) = store.walked_all(&namespace).await.unwrap();
@@ -234,7 +234,7 @@ pub(crate) async fn whoever_looked_before_a_purge_is_told_of_it<F: Fixture>(fixt
     assert_eq!(purge(store).await, Purged::default());
     let (later, now) = store.walked_all(&namespace).await.unwrap();
     assert_eq!(looked.purged_before(&later, now), None);
-    fixture.pass_alive(&[], 2 * HOUR_MS).await;
+    fixture.pass_hours(&[], 2 * HOUR_MS).await;
     newest(store, "last").await;
     let ended_at = stored(store, &failed.key()).await.updated_at;
     assert_eq!(purge(store).await, Purged { runs: 1, events: 2 });
@@ -257,7 +257,7 @@ pub(crate) async fn a_namespaces_retention_is_its_own<F: Fixture>(fixture: F) {
     apply(store, complete("one")).await;
     keeps(store, "team-a", kept()).await;
     newest(store, "early").await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     newest(store, "later").await;
     assert_eq!(purge(store).await, Purged { runs: 2, events: 4 });
     let of = |name: &str, id: &str| RunKey { namespace: name.into(), run_id: id.into() };
@@ -288,7 +288,7 @@ pub(crate) async fn a_run_is_kept_until_its_events_were_exported_where_its_names
     let exported = store.ends().await.unwrap();
     finish("team-a", "two").await;
     newest(store, "early").await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     newest(store, "later").await;
     assert_eq!(purge(store).await.runs, 1, "nobody has exported anything of team-a");
     assert_eq!(store.exported(&"team-a".into()).await.unwrap(), beginning(store));
@@ -306,7 +306,7 @@ pub(crate) async fn a_run_is_kept_until_its_events_were_exported_where_its_names
     // Whoever demands it no more waits no more.
     finish("team-a", "three").await;
     newest(store, "more").await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     newest(store, "last").await;
     assert_eq!(purge(store).await.runs, 0);
     keeps(store, "team-a", kept()).await;
@@ -320,7 +320,7 @@ pub(crate) async fn what_was_found_by_settings_that_hold_no_more_stays<F: Fixtur
     apply(store, complete("run")).await;
     let shard = home(store, &key("run"));
     newest(store, "early").await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     newest(store, "later").await;
     let walk = Walk { namespace: "default".into(), keep_ms: HOUR_MS, statuses: vec![Status::Completed] };
     let due = store.due(shard, &walk, 0, Position::MAX).await.unwrap();
@@ -348,7 +348,7 @@ pub(crate) async fn another_retention_is_looked_for_from_the_beginning<F: Fixtur
     apply(store, fail("failed")).await;
     apply(store, complete("completed")).await;
     newest(store, "early").await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     newest(store, "later").await;
     assert_eq!(purge(store).await.runs, 1);
     // The walk has passed the end of the failed run, of which it was not asked.
@@ -374,7 +374,7 @@ pub(crate) async fn what_cannot_be_read_in_one_shard_keeps_no_other_from_being_p
         apply(&store, complete(id)).await;
     }
     newest(&store, "early").await;
-    fixture.pass_alive(&[&store], HOUR_MS).await;
+    fixture.pass_hours(&[&store], HOUR_MS).await;
     newest(&store, "later").await;
     *store.unwalkable.lock().unwrap() = Some(spoilt);
     let walked = walk(&store, None, Mode::Purge, &mut Quiets::default(), |_| ControlFlow::Continue(())).await;
@@ -392,7 +392,7 @@ pub(crate) async fn a_run_that_is_written_meanwhile_is_left_alone<F: Fixture>(fi
     apply(store, complete("run")).await;
     let shard = home(store, &key("run"));
     newest(store, "early").await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     newest(store, "later").await;
     let walk = Walk { namespace: "default".into(), keep_ms: HOUR_MS, statuses: vec![Status::Completed] };
     let due = store.due(shard, &walk, 0, Position::MAX).await.unwrap();
@@ -413,7 +413,7 @@ pub(crate) async fn a_commit_that_knew_the_run_does_not_bring_it_back<F: Fixture
         // The other replica has just seen the run, and may decide on what it remembers.
         apply(&*other, complete(id)).await;
     }
-    fixture.pass_alive(&[&*other], HOUR_MS).await;
+    fixture.pass_hours(&[&*other], HOUR_MS).await;
     newest(store, "later").await;
     assert_eq!(purge(store).await.runs, 2);
     let answers = ask_all(&*other, vec![archive(&ids[0]), start(&ids[1]), start(&ids[2]), complete(&ids[0])]).await;
@@ -431,7 +431,7 @@ pub(crate) async fn more_runs_than_one_purge_takes_are_all_purged<F: Fixture>(fi
         ask_all(store, some.iter().map(|id| complete(id)).collect()).await;
     }
     newest(store, "early").await;
-    fixture.pass_alive(&[], HOUR_MS).await;
+    fixture.pass_hours(&[], HOUR_MS).await;
     newest(store, "later").await;
     let mut steps = Vec::new();
     let found = walk(store, None, Mode::Preview, &mut Quiets::default(), |_| ControlFlow::Continue(())).await.unwrap();
