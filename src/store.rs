@@ -52,6 +52,7 @@ pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
 pub use namespaces::{ChangeError, Namespaces};
 pub use retention::Purges;
 pub use runs::{Found, RunAsKept, Runs};
+pub use steady::{ClockStep, Clocks};
 pub use upkeep::Upkeep;
 
 use crate::clock::{Clock as _, SystemClock};

@@ -67,6 +67,9 @@ impl ReplicaService for Replica {
                 replica.not_serving_because = reason;
                 replica.not_serving_for = lasts.try_into().ok();
             }
+            let clocks = backend.store.clocks();
+            replica.clock_steps = clocks.steps.into_iter().map(v1::ClockStep::from).collect();
+            replica.machine_clock_ahead = Some(answer::span(clocks.server_ahead_micros));
             replica.since_last_commit = health.since_last_write().and_then(|since| since.try_into().ok());
         }
         let mut parts = memory_parts(&self.totals, self.slot.get());

@@ -76,6 +76,8 @@ pub enum Fault {
     ReplicaOfAnotherLedger,
     /// A replica has little memory left.
     ReplicaMemory,
+    /// The clock of a replica's machine is far from the store's.
+    MachineClock,
     /// A command waits at a replica.
     CommandWaits,
 }

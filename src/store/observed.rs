@@ -17,8 +17,8 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Retained, Walk, Walked};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page, PoolUse,
-    Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    ChangeError, Clocks, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page,
+    PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
@@ -238,6 +238,10 @@ impl<S: Upkeep + ?Sized> Upkeep for Observed<S> {
 
     fn tick(&self) {
         self.inner.tick();
+    }
+
+    fn clocks(&self) -> Clocks {
+        self.inner.clocks()
     }
 
     async fn measure(&self) -> Result<bool, StoreError> {

@@ -76,12 +76,10 @@ use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Retained, Walk, Walked};
-use super::steady::{Machine, told_step};
 use super::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page, PoolUse,
-    Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    ChangeError, Clocks, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page,
+    PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
-use crate::clock::{Clock as _, SystemClock};
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
@@ -99,8 +97,6 @@ pub struct PostgresStore {
     announcer: Announcer,
     /// The turn of puts of lifecycles.
     puts: Mutex<()>,
-    /// This machine's own clock.
-    machine: std::sync::Mutex<Machine>,
 }
 
 impl PostgresStore {
@@ -310,11 +306,10 @@ impl Upkeep for PostgresStore {
 
     fn tick(&self) {
         self.commits.uptime.tick();
-        // The database's clock decides; by this one credentials and certificates end.
-        let mut machine = self.machine.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(by) = machine.look(SystemClock.now(), SystemClock.elapsed()) {
-            told_step("server", by);
-        }
+    }
+
+    fn clocks(&self) -> Clocks {
+        self.commits.uptime.clocks()
     }
 
     async fn measure(&self) -> Result<bool, StoreError> {

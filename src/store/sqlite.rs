@@ -56,8 +56,8 @@ use super::plan::Plan;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::Walked;
 use super::{
-    CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, PoolUse, RunLog, Runs, Statistics,
-    Store, StoreError, Unsettled, Upkeep,
+    Clocks, CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, PoolUse, RunLog, Runs,
+    Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::clock::Clock;
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
@@ -403,6 +403,10 @@ impl Upkeep for SqliteStore {
         let clock = self.clock.clone();
         let stamp = async { self.connections.write(move |connection| leases::stamp(connection, &clock)).await? };
         self.clock.making(stamp).await
+    }
+
+    fn clocks(&self) -> Clocks {
+        self.clock.clocks()
     }
 
     fn tick(&self) {

@@ -1,5 +1,7 @@
 //! The steady clock as the stores keep it, in the row of `uptime`. See [`domain::steady`](crate::domain::steady).
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::domain::Time;
@@ -62,12 +64,54 @@ impl Machine {
     }
 }
 
-/// Says once that a clock was set, forward (positive) or back.
-pub(in crate::store) fn told_step(clock: &'static str, by_micros: i64) {
-    crate::telemetry::record::clock_step(clock, by_micros > 0);
-    #[expect(clippy::cast_precision_loss, reason = "seconds, for people")]
-    let by_s = by_micros as f64 / 1e6;
-    tracing::warn!(clock, by_s, "the clock was set: leases and deadlines go on by the time that passes");
+/// A clock that was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockStep {
+    /// The clock: `store` or `server`.
+    pub clock: &'static str,
+    /// By how much it was set, forward (positive) or back, in microseconds.
+    pub by_micros: i64,
+    /// The time that has passed for this process since it noticed.
+    pub ago: Duration,
+}
+
+/// What a server knows of the clocks that it goes by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clocks {
+    /// The newest steps that it has noticed, the last one first.
+    pub steps: Vec<ClockStep>,
+    /// By how much the clock of the server's machine is ahead of the store's, in microseconds; 0 where they are one.
+    pub server_ahead_micros: i64,
+}
+
+/// Steps that are remembered, the newest ones.
+const STEPS_MAX: usize = 8;
+
+/// The steps of clocks that this process has noticed.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Steps(Mutex<VecDeque<ClockStep>>);
+
+impl Steps {
+    /// Says once that a clock was set, forward (positive) or back, at a moment of this process.
+    pub(in crate::store) fn tell(&self, clock: &'static str, by_micros: i64, moment: Duration) {
+        crate::telemetry::record::clock_step(clock, by_micros > 0);
+        #[expect(clippy::cast_precision_loss, reason = "seconds, for people")]
+        let by_s = by_micros as f64 / 1e6;
+        tracing::warn!(clock, by_s, "the clock was set: leases and deadlines go on by the time that passes");
+        let mut steps = self.held();
+        steps.truncate(STEPS_MAX - 1);
+        steps.push_front(ClockStep { clock, by_micros, ago: moment });
+    }
+
+    /// The newest steps, the last one first, at a moment of this process.
+    pub(in crate::store) fn until(&self, moment: Duration) -> Vec<ClockStep> {
+        self.held().iter().map(|step| ClockStep { ago: moment.saturating_sub(step.ago), ..*step }).collect()
+    }
+
+    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
+    fn held(&self) -> MutexGuard<'_, VecDeque<ClockStep>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]

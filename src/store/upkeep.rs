@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
-use super::{OfLedger, StoreError};
+use super::{Clocks, OfLedger, StoreError};
 use crate::domain::{Claimed, Namespace, Renewal, RunKey, Shard};
 
 /// The upkeep of leases, answered claims and stamps.
@@ -70,6 +70,9 @@ pub trait Upkeep: OfLedger {
     /// Notes that this process runs. Called every [`TICK_EVERY`](super::leases::TICK_EVERY), by every server: a call
     /// that is late shows an interruption, and a store that is not called finds no lease over.
     fn tick(&self);
+
+    /// What this process knows of the clocks that it goes by.
+    fn clocks(&self) -> Clocks;
 
     /// Measures the bytes of what came in namespaces that have a quota of them since they were measured last, at most so
     /// many events at once, and tells whether there may be more. Called every 10 seconds, by every server.

@@ -7,6 +7,7 @@ use crate::domain::{
     AbortRequest, Changes, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind, Progress, Ready,
     Redaction, Route, Run, Status, Summary, Time,
 };
+use crate::store::ClockStep;
 use crate::store::leases::Renewed;
 use runledger_proto::json::structure;
 use runledger_proto::v1;
@@ -244,6 +245,12 @@ impl From<EventType> for v1::RunEventType {
     }
 }
 
+impl From<ClockStep> for v1::ClockStep {
+    fn from(ClockStep { clock, by_micros, ago }: ClockStep) -> Self {
+        Self { clock: clock.to_owned(), by: Some(span(by_micros)), ago: ago.try_into().ok() }
+    }
+}
+
 /// A time as the wire shows it: whole microseconds.
 #[must_use]
 pub fn timestamp(time: Time) -> Timestamp {
@@ -254,6 +261,13 @@ pub fn timestamp(time: Time) -> Timestamp {
 pub(super) fn duration(ms: u64) -> Duration {
     let seconds = i64::try_from(ms / 1_000).unwrap_or(i64::MAX);
     Duration { seconds, nanos: nanos(i64::try_from(ms % 1_000).expect("less than a thousand") * 1_000) }
+}
+
+/// A span of time as the wire shows it, back in time where it is negative.
+#[must_use]
+pub fn span(micros: i64) -> Duration {
+    const SECOND: i64 = 1_000_000;
+    Duration { seconds: micros / SECOND, nanos: nanos(micros % SECOND) }
 }
 
 fn nanos(micros: i64) -> i32 {

@@ -65,6 +65,25 @@ pub(super) struct Replica {
     pub(super) not_serving_ms: Option<i64>,
     /// The time since a commit of the replica last wrote.
     pub(super) since_last_commit_ms: Option<i64>,
+    /// The steps of clocks that it has noticed, the last one first.
+    pub(super) clock_steps: Vec<Step>,
+    /// By how much the clock of its machine is ahead of the store's.
+    pub(super) machine_clock_ahead_micros: Option<i64>,
+}
+
+/// A clock that was set.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Step {
+    pub(super) clock: String,
+    pub(super) by_micros: Option<i64>,
+    pub(super) ago_ms: Option<i64>,
+}
+
+impl Step {
+    fn of(v1::ClockStep { clock, by, ago }: v1::ClockStep) -> Self {
+        Self { clock, by_micros: by.map(micros), ago_ms: milliseconds(ago) }
+    }
 }
 
 /// What a replica's health services say: whether it serves, and whether it may be sent calls.
@@ -205,6 +224,8 @@ impl Replica {
             not_serving_because: Some(because).filter(|because| !because.is_empty()),
             not_serving_ms: milliseconds(said.not_serving_for),
             since_last_commit_ms: milliseconds(said.since_last_commit),
+            clock_steps: said.clock_steps.into_iter().map(Step::of).collect(),
+            machine_clock_ahead_micros: said.machine_clock_ahead.map(micros),
         }
     }
 
@@ -263,11 +284,24 @@ impl Replica {
                     .to_owned(),
             });
         }
-        let (shard, waited) = self.oldest().filter(|(_, waited)| *waited > WAITED_MS_MAX)?;
+        let Some((shard, waited)) = self.oldest().filter(|(_, waited)| *waited > WAITED_MS_MAX) else {
+            return self.clock_is_apart();
+        };
         Some(Problem {
             name: Fault::CommandWaits,
             what: format!("A command for shard {shard} has waited at {server} for {}", seconds(waited)),
             todo: "Look at who holds the head of that shard; if nobody does, the store is slow or away".to_owned(),
+        })
+    }
+
+    fn clock_is_apart(&self) -> Option<Problem> {
+        let ahead = self.machine_clock_ahead_micros.filter(|ahead| ahead.abs() >= MACHINE_APART_MICROS)?;
+        let by = seconds(ahead.saturating_abs() / 1_000);
+        let way = if ahead < 0 { "behind" } else { "ahead of" };
+        Some(Problem {
+            name: Fault::MachineClock,
+            what: format!("The clock of the machine of {} is {by} {way} the store's", self.server),
+            todo: "Set it right, and let it be kept so: tokens and certificates end by it there".to_owned(),
         })
     }
 
@@ -285,6 +319,14 @@ impl Replica {
             todo: "Mend what it says of its store: it tries a write each second, and serves again by itself".to_owned(),
         }
     }
+}
+
+/// What a machine's clock may differ by from the store's: the leeway that credentials have.
+const MACHINE_APART_MICROS: i64 = 30_000_000;
+
+/// A span of a message, back in time where it is negative.
+fn micros(span: prost_types::Duration) -> i64 {
+    span.seconds.saturating_mul(1_000_000).saturating_add(i64::from(span.nanos / 1_000))
 }
 
 /// A duration of a message, where it is one.

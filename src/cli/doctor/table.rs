@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use indicatif::{HumanBytes, HumanCount};
 
 use super::problems::{seconds, who};
-use super::replicas::Replica;
+use super::replicas::{Replica, Step};
 use super::report::Report;
 use crate::cli::table::shown;
 use crate::domain::Time;
@@ -127,7 +127,20 @@ fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
         HumanBytes(replica.request_bytes),
         HumanBytes(replica.unsent_bytes)
     )?;
+    clocks(out, replica)?;
     memory(out, replica)
+}
+
+/// The clocks of a replica, where any was set or is apart.
+fn clocks(out: &mut String, replica: &Replica) -> fmt::Result {
+    for Step { clock, by_micros, ago_ms } in &replica.clock_steps {
+        let by = by_micros.unwrap_or(0);
+        let way = if by < 0 { "back" } else { "forward" };
+        let ago = ago_ms.map(|ms| format!(", {} ago", seconds(ms))).unwrap_or_default();
+        let whose = if clock == "server" { "its machine's clock" } else { "the store's clock" };
+        writeln!(out, "  {whose} was set {way} by {}{ago}", seconds((by / 1_000).saturating_abs()))?;
+    }
+    Ok(())
 }
 
 /// The memory of a replica, and the parts that take a hundredth of it or more.

@@ -44,7 +44,6 @@ impl PostgresStore {
             commits,
             over_shards: OverShards::new(ledger.shard_count),
             puts: Mutex::new(()),
-            machine: std::sync::Mutex::default(),
             announcer: if options.notify { Announcer::start(connector, supervisor) } else { Announcer::silent() },
         })
     }

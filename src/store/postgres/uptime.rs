@@ -13,8 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::rows::{At, bigint};
+use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{Steady, Time};
-use crate::store::steady::{Kept, after_a_step, is_step, told_step};
+use crate::store::steady::{Clocks, Kept, Machine, Steps, after_a_step, is_step};
 use crate::store::uptime::{Ended, GAP, Uptime};
 use crate::store::{Elapsed, StoreError};
 
@@ -34,6 +35,7 @@ pub(super) struct ReplicaUptime {
     elapsed: Elapsed,
     since: Time,
     unattended: Duration,
+    steps: Steps,
     inner: Mutex<Inner>,
 }
 
@@ -45,6 +47,8 @@ struct Inner {
     /// What the row is to say instead, as far as this replica has noticed.
     to_keep: Option<i64>,
     uptime: Uptime,
+    /// This machine's own clock.
+    machine: Machine,
 }
 
 /// What the database told of its clock, and of the steady one.
@@ -95,9 +99,16 @@ impl ReplicaUptime {
         let kept = Kept { alive_at: told.alive_at, ahead: told.ahead, since: *since };
         let now = if *beside_others { told.alive_at } else { kept.resumed(told.clock) };
         let (ahead, uptime) = (told.ahead, Uptime::new(now, GAP));
-        let inner = Inner { told: (now, (elapsed.0)()), ahead, to_keep: None, uptime };
+        let inner = Inner { told: (now, (elapsed.0)()), ahead, to_keep: None, uptime, machine: Machine::default() };
         let unattended = if *beside_others { Duration::ZERO } else { kept.unattended(told.clock) };
-        Self { elapsed, since: *since, unattended, inner: Mutex::new(inner) }
+        Self { elapsed, since: *since, unattended, steps: Steps::default(), inner: Mutex::new(inner) }
+    }
+
+    /// See [`Upkeep::clocks`](crate::store::Upkeep::clocks).
+    pub(super) fn clocks(&self) -> Clocks {
+        let steady = self.steady();
+        let server_ahead_micros = SystemClock.now().since(steady.now.plus_micros(-steady.ahead));
+        Clocks { steps: self.steps.until((self.elapsed.0)()), server_ahead_micros }
     }
 
     /// See [`Purges::unattended`](crate::store::Purges::unattended).
@@ -113,8 +124,13 @@ impl ReplicaUptime {
 
     pub(super) fn tick(&self) {
         let mut inner = self.held();
-        let now = inner.at((self.elapsed.0)());
+        let moment = (self.elapsed.0)();
+        let now = inner.at(moment);
         inner.uptime.tick(now);
+        // The database's clock decides; by this one credentials and certificates end.
+        if let Some(by) = inner.machine.look(SystemClock.now(), SystemClock.elapsed()) {
+            self.steps.tell("server", by, moment);
+        }
     }
 
     pub(super) fn waited(&self, queued: Duration) {
@@ -153,7 +169,7 @@ impl ReplicaUptime {
         let mut asked = Asked { replica: self, number, ended: Ended::Unknown };
         let made = made.await;
         if let Some(told) = made.as_ref().ok().and_then(told) {
-            self.held().tell(told, sent, (self.elapsed.0)());
+            self.held().tell(told, sent, (self.elapsed.0)(), &self.steps);
         }
         asked.ended = Ended::of(&made);
         made
@@ -174,13 +190,13 @@ impl Inner {
 
     /// Notes that the database's clock showed a time between two moments. Where the estimate rules that out, that clock was
     /// set, or this process did not run.
-    fn tell(&mut self, told: Told, sent: Duration, received: Duration) {
+    fn tell(&mut self, told: Told, sent: Duration, received: Duration, steps: &Steps) {
         let (earliest, latest) = (self.at(sent), self.at(received));
         let now = told.clock.plus_micros(told.ahead);
         let off = now.since(now.clamp(earliest, latest));
         let noticed_by_another = told.ahead - self.ahead;
         if is_step(noticed_by_another) {
-            told_step("store", -noticed_by_another);
+            steps.tell("store", -noticed_by_another, received);
         }
         self.ahead = told.ahead;
         let is_ours = is_step(noticed_by_another) && off.abs() < NOTICED_APART_MICROS

@@ -10,7 +10,7 @@ use super::rows::execute;
 use crate::clock::Clock;
 use crate::domain::{Steady, Time};
 use crate::store::StoreError;
-use crate::store::steady::{Kept, after_a_step, is_step, told_step};
+use crate::store::steady::{Clocks, Kept, Steps, after_a_step, is_step};
 use crate::store::uptime::{Ended, LONGEST, Seen, Uptime};
 
 /// The store's clock, the steady clock, and the uptime by it.
@@ -20,6 +20,7 @@ pub(super) struct UptimeClock {
     begun: (Time, Duration),
     since: Time,
     unattended: Duration,
+    steps: Steps,
     inner: Mutex<Inner>,
 }
 
@@ -44,16 +45,21 @@ impl UptimeClock {
     /// The clocks of a store that is opened now.
     pub(super) fn new(clock: Arc<dyn Clock>, kept: Kept) -> Self {
         let (now, elapsed) = (clock.now(), clock.elapsed());
-        let steady = kept.resumed(now);
+        let (steady, steps) = (kept.resumed(now), Steps::default());
         let mut ahead = kept.ahead;
         let by = steady.since(now) - ahead;
         if is_step(by) {
-            told_step("store", -by);
+            steps.tell("store", -by, elapsed);
             ahead = after_a_step(ahead + by);
         }
         let inner = Inner { uptime: Uptime::new(steady, LONGEST), ahead, is_kept: false, stamped: kept.alive_at };
         let (since, unattended) = (kept.since, kept.unattended(now));
-        Self { clock, begun: (steady, elapsed), since, unattended, inner: Mutex::new(inner) }
+        Self { clock, begun: (steady, elapsed), since, unattended, steps, inner: Mutex::new(inner) }
+    }
+
+    /// See [`Upkeep::clocks`](crate::store::Upkeep::clocks).
+    pub(super) fn clocks(&self) -> Clocks {
+        Clocks { steps: self.steps.until(self.clock.elapsed()), server_ahead_micros: 0 }
     }
 
     /// See [`Purges::unattended`](crate::store::Purges::unattended).
@@ -88,7 +94,7 @@ impl UptimeClock {
         inner.uptime.tick(now);
         let ahead = now.since(self.clock.now());
         if is_step(ahead - inner.ahead) {
-            told_step("store", inner.ahead - ahead);
+            self.steps.tell("store", inner.ahead - ahead, self.clock.elapsed());
             (inner.ahead, inner.is_kept) = (after_a_step(ahead), false);
         }
     }

@@ -113,6 +113,13 @@ async fn replicas_an_hour_ahead_and_behind_end_no_lease_too_soon_or_too_late() {
     let database = Database::fresh().await;
     let data = Data::Postgres(database.dsn());
     let (ahead, behind) = (server(&data.store(), &library, HOUR).await, server(&data.store(), &library, -HOUR).await);
+    for (server, way) in [(&ahead, "ahead of"), (&behind, "behind")] {
+        let address = server.address.to_string();
+        let (code, said) = run(&["doctor", "--store", &data.store(), "--server", &address]).await;
+        let wanted = format!("The clock of the machine of {address} is ");
+        let told = said.lines().find_map(|line| Some(line.split_once(&wanted)?.1));
+        assert!(code == 1 && told.is_some_and(|told| told.ends_with(&format!("{way} the store's"))), "{code}: {said}");
+    }
     let alive = start(&ahead, leased("alive", 2)).await;
     for (n, server) in [&ahead, &behind].into_iter().enumerate() {
         let first = start(server, leased(&format!("dead-{n}"), 2)).await.started_at.unwrap();
@@ -216,6 +223,12 @@ async fn a_clock_that_is_wrong_for_a_moment_stops_no_deadline_and_is_told_of() {
     }
     let said = server.process.said();
     assert_eq!(said.matches("the clock was set").count(), 4, "each step is said once: {said}");
+    let (_, told) = run(&["doctor", "--store", &store, "--server", &server.address.to_string()]).await;
+    let told: Vec<&str> =
+        told.lines().filter_map(|line| line.trim().strip_prefix("the store's clock was set ")).collect();
+    let ways: Vec<&str> = told.iter().map(|told| told.split_once(" by ").unwrap().0).collect();
+    assert_eq!(ways, ["forward", "back", "back", "forward"], "the last one first: {told:?}");
+    assert!(told.iter().all(|told| told.contains(" d, ") && told.ends_with(" ago")), "{told:?}");
     let (code, said) = run(&["verify", "--store", &store]).await;
     assert_eq!(code, 0, "{said}");
 }

@@ -16,8 +16,8 @@ use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use runledger::store::retention::{Due, Purged, Retained, Walk, Walked};
 use runledger::store::{
-    ChangeError, CommitError, Commits, Description, Found, Ledger, Lifecycles, LoggedEvent, Namespaces, OfLedger, Page,
-    Purges, RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
+    ChangeError, Clocks, CommitError, Commits, Description, Found, Ledger, Lifecycles, LoggedEvent, Namespaces,
+    OfLedger, Page, Purges, RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
 };
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -349,6 +349,10 @@ impl Upkeep for Wrapped {
 
     fn tick(&self) {
         self.store.tick();
+    }
+
+    fn clocks(&self) -> Clocks {
+        self.store.clocks()
     }
 
     async fn measure(&self) -> Result<bool, StoreError> {
