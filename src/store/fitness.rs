@@ -113,6 +113,13 @@ fn beside((kind, table, name): &Part, detail: &str, dialect: Dialect) -> Option<
             format!("the table {name} inherits from {table}, so that its rows are taken for the ledger's"),
             format!("alter table {name} no inherit {table}"),
         ),
+        "publication" => (
+            format!(
+                "the publication {name} has the table {table}, which has no replica identity: every update and deletion \
+                 there is refused"
+            ),
+            format!("alter table {table} replica identity default"),
+        ),
         _ => return None,
     };
     Some(Finding { name: Fault::Schema, what, todo })
@@ -179,6 +186,7 @@ mod tests {
             ("rule", "", true),
             ("row security", "", true),
             ("child", "", true),
+            ("publication", "", true),
         ] {
             let seen = found(|found| {
                 found.insert(part(kind, "runs", "theirs"), detail.to_owned());

@@ -74,6 +74,16 @@ from ours o where pg_catalog.row_security_active(o.oid)
 union all
 select 'child', o.relname, i.inhrelid::regclass::text, ''
 from ours o join pg_catalog.pg_inherits i on i.inhparent = o.oid and o.relkind <> 'I'
+union all
+select 'publication', o.relname, p.pubname, ''
+from ours o
+join pg_catalog.pg_namespace s on s.oid = o.relnamespace
+join pg_catalog.pg_publication_tables t on t.schemaname = s.nspname and t.tablename = o.relname
+join pg_catalog.pg_publication p on p.pubname = t.pubname and (p.pubupdate or p.pubdelete)
+where o.relreplident <> 'f'
+  and not exists (select from pg_catalog.pg_index i
+                  where i.indrelid = o.oid and i.indisvalid
+                    and case o.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end)
 order by 1, 2, 3";
 
 /// What the statement [`SCHEMA`] finds in a database that this release's migrations have made; a test holds it against one.

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use futures_util::future::try_join_all;
 use tokio_postgres::{Client, Error};
 
+use super::grants::SERVING;
 use super::upkeep::{retention, stored_bytes};
 use super::{
     COMMIT_SETTINGS, commit, errors, lifecycles, namespaces, of_a_commit, of_a_count, of_a_list, of_a_namespace,
@@ -46,7 +47,14 @@ fn statements(shard_count: u16) -> Vec<String> {
         &stored_bytes::TRIED,
     ];
     all.extend(others.concat().into_iter().map(str::to_owned));
+    all.extend(deletions());
     all
+}
+
+/// A deletion of no row of each table that servers delete from: what forbids one forbids it whatever it deletes.
+fn deletions() -> impl Iterator<Item = String> {
+    let deleted = SERVING.iter().filter(|(_, privileges)| privileges.contains(&"DELETE"));
+    deleted.map(|(table, _)| format!("-- trial.delete\ndelete from {table} where false"))
 }
 
 /// A statement that is read and planned, under a name of its own, with nothing for each of its values.

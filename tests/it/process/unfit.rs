@@ -74,6 +74,11 @@ const DONE_ON_POSTGRES: &[(&str, &str, &str)] = &[
         "alter table claims drop column theirs",
     ),
     ("create table theirs () inherits (purged)", "the table theirs inherits from purged", "drop table theirs"),
+    (
+        "alter table active replica identity nothing; create publication theirs for table active",
+        "the publication theirs has the table active, which has no replica identity",
+        "drop publication theirs; alter table active replica identity default",
+    ),
     ("alter table suspended set unlogged", "the table suspended is unlogged", "alter table suspended set logged"),
     (
         "alter index runs_by_start rename to theirs",
