@@ -150,6 +150,8 @@ pub enum OpenError {
     Incomplete {
         /// The database file.
         location: String,
+        /// The kind of fault.
+        fault: Fault,
         /// The part that is there, and the part that is missing.
         what: Cow<'static, str>,
         /// The operator's next step.
@@ -172,14 +174,27 @@ pub enum OpenError {
     /// The database could not keep the calls that it acknowledges.
     #[error("the database would lose acknowledged calls: {0}; `--allow-unsafe-store` serves on it all the same")]
     Unsafe(String),
-    /// The file's place cannot be written: EROFS or EACCES.
-    #[error("{location} cannot be written")]
-    ReadOnly {
-        /// The database file.
+    /// The file, or a part of it, cannot be read or written by this user, or not there: EACCES or EROFS.
+    #[error("{location} cannot be {access}: {why}: {todo}")]
+    Forbidden {
+        /// The database file, or what is beside it.
         location: String,
-        /// The system's error.
-        #[source]
-        source: Source,
+        /// The kind of fault.
+        fault: Fault,
+        /// `read` or `written`.
+        access: &'static str,
+        /// The system's error, and whose the file is.
+        why: String,
+        /// The operator's next step.
+        todo: String,
+    },
+    /// There is no ledger in that place.
+    #[error("the store at {location} cannot be opened: {why}")]
+    NoLedger {
+        /// The store's place, without any password.
+        location: String,
+        /// What is there instead, and how one comes to be.
+        why: &'static str,
     },
     /// Somebody else holds what the opening waits for: worth trying again.
     #[error("the store at {location} cannot be opened: {what}: {todo}")]
@@ -227,7 +242,8 @@ impl OpenError {
             | Self::Incomplete { .. }
             | Self::Elsewhere { .. }
             | Self::Unsafe(_)
-            | Self::ReadOnly { .. }
+            | Self::Forbidden { .. }
+            | Self::NoLedger { .. }
             | Self::Unfit { .. }
             | Self::Failed { .. } => false,
         }

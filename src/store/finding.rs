@@ -16,70 +16,105 @@ pub struct Finding {
     pub todo: String,
 }
 
-/// The kinds of faults, by the names that programs read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Fault {
+/// Makes the enum, and its list for the documentation, of one table.
+macro_rules! faults {
+    ($(#[doc = $means:literal] $fault:ident = $name:literal,)+) => {
+        /// The kinds of faults, by the names that programs read.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        pub enum Fault {
+            $(#[doc = $means] #[serde(rename = $name)] $fault,)+
+        }
+
+        impl Fault {
+            /// The name of each fault, and what it means.
+            pub const ALL: &[(&str, &str)] = &[$(($name, $means),)+];
+        }
+    };
+}
+
+faults! {
     /// The store does not answer.
-    NoAnswer,
+    NoAnswer = "no_answer",
+    /// The database server does not let this role in.
+    Login = "login",
+    /// The database server has no such database.
+    NoDatabase = "no_database",
+    /// No connection can be made as the connection string says: its files, TLS, what the server wants.
+    Connection = "connection",
+    /// The database server, or what stands before it, cannot keep a ledger.
+    Server = "server",
+    /// This user may not read or write the ledger's file.
+    NoAccess = "no_access",
+    /// What stands in the ledger's place is no file, or of another program.
+    Foreign = "foreign",
+    /// A part of the ledger's file is missing, cut, or of another file.
+    Parts = "parts",
+    /// The ledger's file is damaged.
+    Damaged = "damaged",
+    /// The ledger's file has several names (hard links).
+    SeveralNames = "several_names",
+    /// Another server has the ledger's file.
+    InUse = "in_use",
+    /// The ledger cannot be opened, for a reason that has no name here.
+    Unopened = "unopened",
     /// A session holds a table, or rows, that every statement there waits for.
-    TableHeld,
+    TableHeld = "table_held",
     /// A shard's head is held for too long.
-    HeadHeld,
+    HeadHeld = "head_held",
     /// A shard's head is awaited for too long.
-    HeadAwaited,
+    HeadAwaited = "head_awaited",
     /// A session is silent in a transaction.
-    SilentSession,
+    SilentSession = "silent_session",
     /// A transaction has been open for long.
-    OldTransaction,
+    OldTransaction = "old_transaction",
     /// Few connections of the database server are left.
-    Connections,
+    Connections = "connections",
     /// The database is of an encoding that the ledger's statements do not work in.
-    Encoding,
+    Encoding = "encoding",
     /// A part of the schema is missing, or is not as it was made.
-    Schema,
+    Schema = "schema",
     /// The role lacks a privilege.
-    Privileges,
+    Privileges = "privileges",
     /// The database server is a standby, or only reads.
-    Standby,
+    Standby = "standby",
     /// The database has another ledger beside this one.
-    OtherLedger,
+    OtherLedger = "other_ledger",
     /// The database wants a newer release than this one.
-    Outgrown,
+    Outgrown = "outgrown",
     /// The database's schema is older than this release.
-    NeedsMigration,
+    NeedsMigration = "needs_migration",
     /// A crash of the database server may lose acknowledged calls.
-    NotDurable,
+    NotDurable = "not_durable",
     /// No commit waits for a standby.
-    NoSynchronousStandby,
+    NoSynchronousStandby = "no_synchronous_standby",
     /// Little room is left on the file system of the ledger, or none.
-    NoSpace,
+    NoSpace = "no_space",
     /// The file system of the ledger is only read.
-    ReadOnly,
+    ReadOnly = "read_only",
     /// The write-ahead log has grown large.
-    LargeLog,
+    LargeLog = "large_log",
     /// Rows that nobody needs pile up.
-    DeadRows,
-    /// The ledger's newest event is ahead of the store's clock, or the clock made a step.
-    ClockAhead,
+    DeadRows = "dead_rows",
+    /// The ledger's newest event is ahead of the store's clock.
+    ClockAhead = "clock_ahead",
     /// The store's condition cannot be read.
-    Unreadable,
+    Unreadable = "unreadable",
     /// A replica says that it does not serve.
-    NotServing,
+    NotServing = "not_serving",
     /// A replica does not answer.
-    ReplicaSilent,
+    ReplicaSilent = "replica_silent",
     /// A replica does not tell this caller.
-    ReplicaRefuses,
+    ReplicaRefuses = "replica_refuses",
     /// A replica has not opened its store yet.
-    ReplicaOpening,
+    ReplicaOpening = "replica_opening",
     /// A replica serves another ledger.
-    ReplicaOfAnotherLedger,
+    ReplicaOfAnotherLedger = "replica_of_another_ledger",
     /// A replica has little memory left.
-    ReplicaMemory,
+    ReplicaMemory = "replica_memory",
     /// The clock of a replica's machine is far from the store's.
-    MachineClock,
+    MachineClock = "machine_clock",
     /// A command waits at a replica.
-    CommandWaits,
+    CommandWaits = "command_waits",
 }
 
 /// The faults that are seen without a look at the ledger's tables.
@@ -101,7 +136,7 @@ impl Finding {
         }
     }
 
-    /// The fault that keeps a ledger which is there from being opened; none where there is no ledger at all.
+    /// The fault that keeps a store from being opened; none where there is no ledger at all.
     #[must_use]
     pub fn of(error: &OpenError) -> Option<Self> {
         let found = |name, what: String, todo: &str| {
@@ -130,14 +165,22 @@ impl Finding {
             OpenError::NeedsMigration { found: 1.., .. } => {
                 found(Fault::NeedsMigration, error.to_string(), "Nothing is served on it until it is migrated")
             }
-            OpenError::NeedsMigration { found: 0, .. }
-            | OpenError::Locked { .. }
-            | OpenError::OtherShards { .. }
-            | OpenError::SeveralNames { .. }
-            | OpenError::Incomplete { .. }
-            | OpenError::Unsafe(_)
-            | OpenError::ReadOnly { .. }
-            | OpenError::Failed { .. } => None,
+            OpenError::Incomplete { fault, location, what, todo } => found(*fault, format!("{location}: {what}"), todo),
+            OpenError::Forbidden { fault, location, access, why, todo } => {
+                found(*fault, format!("{location} cannot be {access}: {why}"), todo)
+            }
+            OpenError::SeveralNames { .. } => {
+                found(Fault::SeveralNames, error.to_string(), "No server starts on it before that")
+            }
+            OpenError::Locked { .. } => found(Fault::InUse, error.to_string(), "Ask that server, or stop it first"),
+            OpenError::Unsafe(_) => found(Fault::NotDurable, error.to_string(), "Mend the setting"),
+            OpenError::OtherShards { .. } => found(Fault::Unopened, error.to_string(), "Leave --shards out"),
+            OpenError::Failed { .. } => found(
+                Fault::Unopened,
+                crate::telemetry::chain(error),
+                "Look at the log of the database server, or of the system, which may say more",
+            ),
+            OpenError::NeedsMigration { found: 0, .. } | OpenError::NoLedger { .. } => None,
         }
     }
 }

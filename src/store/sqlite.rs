@@ -4,6 +4,7 @@
 //! immediately is alone. Readers have connections of their own and see snapshots of the write-ahead log. Each call is
 //! one job on a blocking thread. When its caller goes away, a write ends on its own, and a read is interrupted.
 
+mod access;
 mod bulk;
 mod changes;
 mod cleaner;
@@ -88,7 +89,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Locked`], [`OpenError::ReadOnly`], [`OpenError::NeedsNewerRelease`] and the others that are named
+    /// [`OpenError::Locked`], [`OpenError::Forbidden`], [`OpenError::NeedsNewerRelease`] and the others that are named
     /// there.
     pub async fn open(path: PathBuf, options: &OpenOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = open::absolute(&path)?;
@@ -157,7 +158,7 @@ impl SqliteStore {
         let options = *options;
         errors::opening(&location, move || {
             whole::look(&path)?;
-            if !path.try_exists().map_err(|error| errors::open_system(&path, error))? {
+            if !path.try_exists().map_err(|error| errors::read_system(&path, error))? {
                 return Ok(Plan::of_nothing(SQLITE));
             }
             migrate::plan(&inspect::alone(&path)?, &path, &options)

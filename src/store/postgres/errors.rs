@@ -4,6 +4,7 @@ use deadpool::managed::{HookError, PoolError};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
+use crate::store::finding::Fault;
 use crate::store::{OpenError, StoreError};
 
 /// A wait was longer than this process allows.
@@ -156,11 +157,32 @@ pub(super) fn opening(location: &str, error: Error) -> OpenError {
         // Wrong certificates and files are for a person too.
         None => (error.is_closed() || is_io(&error)) && !runledger_postgres::is_for_a_person(&error),
     };
-    let source = match error.as_db_error() {
-        Some(said) => Told::of(said).into(),
-        None => error.into(),
+    if temporary {
+        let source = match error.as_db_error() {
+            Some(said) => Told::of(said).into(),
+            None => error.into(),
+        };
+        return OpenError::Unreachable { location, source };
+    }
+    let (fault, todo) = match error.code().map(SqlState::code) {
+        Some(code) if code.starts_with("28") => (
+            Fault::Login,
+            "look at the user and the password in the connection string, and whether the server lets that role in from here \
+             (pg_hba.conf)",
+        ),
+        Some("3D000") => (Fault::NoDatabase, "name another in the connection string, or make it (createdb -E UTF8)"),
+        Some("42501") => (Fault::Privileges, "grant the role what it lacks, such as connect on the database"),
+        Some(_) => (Fault::Unopened, "look at the log of the database server, which may say more"),
+        None => (
+            Fault::Connection,
+            "look at the connection string: its user and password, and sslmode with the files of TLS that it names",
+        ),
     };
-    if temporary { OpenError::Unreachable { location, source } } else { OpenError::Failed { location, source } }
+    let what = match error.as_db_error() {
+        Some(said) => Told::of(said).to_string(),
+        None => crate::telemetry::chain(&error),
+    };
+    OpenError::Unfit { location, fault, what, todo: todo.to_owned() }
 }
 
 /// A failure to open, from the store's own statements.

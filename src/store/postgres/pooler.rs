@@ -16,6 +16,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 use super::alone::Alone;
 use super::errors;
 use crate::store::OpenError;
+use crate::store::finding::Fault;
 
 /// Looks at the two connections.
 const LOOKS: usize = 4;
@@ -31,7 +32,8 @@ const ROLLBACK: &str = "-- pooler.rollback
 rollback";
 
 const REFUSED: &str = "a pooler before Postgres lends the server's sessions for one transaction only, and this store \
-    needs sessions of its own: connect to Postgres directly, or set pool_mode = session for this database in the pooler";
+    needs sessions of its own";
+const DIRECTLY: &str = "connect to Postgres directly, or set pool_mode = session for this database in the pooler";
 
 /// The pooler that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,12 @@ pub(super) async fn recognise(
     let mut pooling = Pooling::Unseen;
     for _ in 0..LOOKS {
         let Some(seen) = look(&first.client, &second.client, &own).await.map_err(opening)? else {
-            return Err(OpenError::Failed { location: location.to_owned(), source: REFUSED.into() });
+            return Err(OpenError::Unfit {
+                location: location.to_owned(),
+                fault: Fault::Server,
+                what: REFUSED.to_owned(),
+                todo: DIRECTLY.to_owned(),
+            });
         };
         if seen.began_us.is_some_and(|began| began < asked_at) {
             pooling = Pooling::Session;

@@ -7,6 +7,7 @@ use super::errors;
 use super::rows::Reader;
 use super::sessions::Sessions;
 use crate::store::OpenOptions;
+use crate::store::finding::Fault;
 use crate::store::{OpenError, StoreError};
 
 const SERVER_VERSION_MIN: i32 = 150_000;
@@ -28,8 +29,9 @@ pub(super) async fn writable(client: &Client, location: &str) -> Result<(), Open
     let number: i32 = setting.get("version_number").map_err(opening)?;
     if number < SERVER_VERSION_MIN {
         let version: String = setting.get("version").map_err(opening)?;
-        let source = format!("the server is PostgreSQL {version}; Runledger needs 15 or later").into();
-        return Err(OpenError::Failed { location: location.to_owned(), source });
+        let what = format!("the server is PostgreSQL {version}; Runledger needs 15 or later");
+        let todo = "upgrade it, or name another".to_owned();
+        return Err(OpenError::Unfit { location: location.to_owned(), fault: Fault::Server, what, todo });
     }
     if setting.get("standby").map_err(opening)? {
         let source = "the server is a standby and only reads; the primary is needed".into();
@@ -78,6 +80,7 @@ pub(super) async fn isolated(sessions: &Sessions, location: &str) -> Result<(), 
     if isolation == "read committed" {
         return Ok(());
     }
-    let source = format!("a transaction that asks for READ COMMITTED gets {isolation}").into();
-    Err(OpenError::Failed { location: location.to_owned(), source })
+    let what = format!("a transaction that asks for READ COMMITTED gets {isolation}");
+    let todo = "have what stands before the server leave that to its clients, or connect past it".to_owned();
+    Err(OpenError::Unfit { location: location.to_owned(), fault: Fault::Server, what, todo })
 }

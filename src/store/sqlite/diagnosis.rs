@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{StatVfs, StatVfsMountFlags, statvfs};
 
-use super::lock::LOCK_BYTES_MAX;
+use super::lock::{self, LOCK_BYTES_MAX};
 use super::lockers::{self, Locker};
 use super::{errors, fitness, inspect};
 use crate::store::OpenError;
@@ -27,7 +27,7 @@ pub(super) fn diagnose(path: &Path) -> Result<Diagnosis, OpenError> {
     if fs::metadata(&path).is_ok_and(|file| file.is_file())
         && let Ok(connection) = inspect::alone(&path)
     {
-        let failed = |error| errors::open(&path, error);
+        let failed = |error| errors::reading(&path, error);
         findings.extend(fitness::of_file(&connection).map_err(failed)?);
         let at = "-- diagnosis.at\nselect max(number) from ledger_migrations";
         let at = connection.query_row(at, [], |row| row.get::<_, Option<u32>>(0)).unwrap_or_default();
@@ -93,7 +93,8 @@ fn locked(path: &Path) -> Option<Finding> {
 
 /// The process of the server that has, or had, the file.
 fn server(path: &Path) -> Option<u32> {
-    let mut lock = path.as_os_str().to_owned();
-    lock.push(".lock");
-    runledger_files::text(lock.as_ref(), LOCK_BYTES_MAX).ok()?.trim().parse().ok()
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".lock");
+    let text = runledger_files::text(beside.as_ref(), LOCK_BYTES_MAX).ok()?;
+    lock::told(&text)?.0.parse().ok()
 }

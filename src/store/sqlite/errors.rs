@@ -8,8 +8,9 @@ use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use tokio::task::JoinError;
 
+use super::access::{self, For};
 use super::lockers;
-use crate::private;
+use crate::store::finding::Fault;
 use crate::store::{OpenError, StoreError};
 
 /// An error of a statement. Only an error that would come again for the same input is [`StoreError::Refused`]: it
@@ -65,18 +66,28 @@ pub(super) async fn opening<T: Send + 'static>(
     }
 }
 
-/// An error of SQLite while the file is opened.
+/// An error of SQLite while the file is opened to write.
 pub(super) fn open(path: &Path, error: rusqlite::Error) -> OpenError {
+    opened(path, For::Writing, error)
+}
+
+/// An error of SQLite while the file is opened to read.
+pub(super) fn reading(path: &Path, error: rusqlite::Error) -> OpenError {
+    opened(path, For::Reading, error)
+}
+
+fn opened(path: &Path, purpose: For, error: rusqlite::Error) -> OpenError {
     let location = path.display().to_string();
     match error.sqlite_error_code() {
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            OpenError::ReadOnly { location, source: error.into() }
-        }
         // SQLite does not say why it could not open the file; the system does, when asked once more.
-        Some(ErrorCode::CannotOpen) => match private::open_existing(path) {
-            Err(reason) if is_forbidden(&reason) => OpenError::ReadOnly { location, source: reason.into() },
-            Ok(_) | Err(_) => OpenError::Failed { location, source: error.into() },
-        },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+            let is_open = error.sqlite_error_code() == Some(ErrorCode::CannotOpen);
+            match access::refused(path, purpose) {
+                Some(refused) => refused,
+                None if is_open => OpenError::Failed { location, source: error.into() },
+                None => access::forbidden(path, purpose, &error.to_string()),
+            }
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => match lockers::of(path).first() {
             Some(locker) => OpenError::Held {
                 location,
@@ -85,15 +96,28 @@ pub(super) fn open(path: &Path, error: rusqlite::Error) -> OpenError {
             },
             None => OpenError::Unreachable { location, source: error.into() },
         },
-        Some(ErrorCode::DiskFull) => OpenError::Failed { location, source: FULL.into() },
+        Some(ErrorCode::DiskFull) => full(location),
         Some(ErrorCode::SystemIoFailure) if is_for_room(&error) => no_room(path, error),
         Some(ErrorCode::NotADatabase) => foreign(path, "no SQLite database"),
+        Some(ErrorCode::DatabaseCorrupt) => OpenError::Unfit {
+            location,
+            fault: Fault::Damaged,
+            what: format!("the file is damaged: SQLite says: {error}"),
+            todo: "put a backup in its place, with no log (`-wal`) beside it".to_owned(),
+        },
         Some(_) | None => OpenError::Failed { location, source: error.into() },
     }
 }
 
-const FULL: &str = "the disk is full";
-const LIMITED: &str = "a file may not become as large as it must (ulimit -f): raise the limit";
+fn full(location: String) -> OpenError {
+    let todo = "make room there, or name a store elsewhere".to_owned();
+    OpenError::Unfit { location, fault: Fault::NoSpace, what: "the disk is full".to_owned(), todo }
+}
+
+fn limited(location: String) -> OpenError {
+    let what = "a file may not become as large as it must (ulimit -f)".to_owned();
+    OpenError::Unfit { location, fault: Fault::NoSpace, what, todo: "raise the limit".to_owned() }
+}
 
 /// Whether SQLite could not write, or make a file larger. It says that a disk is full only where the log or the file is
 /// written, and not where the log's index is made.
@@ -114,9 +138,9 @@ fn no_room(path: &Path, error: rusqlite::Error) -> OpenError {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_full = statvfs(folder).is_ok_and(|volume| volume.f_bavail.saturating_mul(volume.f_frsize) < ROOM_BYTES_MIN);
     if is_full {
-        OpenError::Failed { location, source: FULL.into() }
+        full(location)
     } else if getrlimit(Resource::Fsize).current.is_some() {
-        OpenError::Failed { location, source: LIMITED.into() }
+        limited(location)
     } else {
         OpenError::Failed { location, source: error.into() }
     }
@@ -133,14 +157,17 @@ pub(super) fn read_meanwhile(path: &Path) -> OpenError {
 
 /// The refusal of a file that is not Runledger's. It stays as it is.
 pub(super) fn foreign(path: &Path, what: &str) -> OpenError {
-    let source = format!("the file is {what}: name another with --store or RUNLEDGER_STORE");
-    OpenError::Failed { location: path.display().to_string(), source: source.into() }
+    another(path, format!("the file is {what}"))
 }
 
 /// The refusal of what is no file: opened, a pipe would be waited for, and a device written to.
 pub(super) fn no_file(path: &Path, kind: &str) -> OpenError {
-    let source = format!("it is {kind} and no file: name another with --store or RUNLEDGER_STORE");
-    OpenError::Failed { location: path.display().to_string(), source: source.into() }
+    another(path, format!("it is {kind} and no file"))
+}
+
+fn another(path: &Path, what: String) -> OpenError {
+    let todo = "name another with --store or RUNLEDGER_STORE".to_owned();
+    OpenError::Unfit { location: path.display().to_string(), fault: Fault::Foreign, what, todo }
 }
 
 /// Whether SQLite found that the file is damaged.
@@ -151,28 +178,33 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
 /// The refusal of a file that is not sound with the log beside it. Both stay as they are.
 pub(super) fn unsound(path: &Path, fault: &str) -> OpenError {
     let fault = fault.split_whitespace().collect::<Vec<_>>().join(" ");
-    let source = format!(
-        "the file and its write-ahead log (`-wal`) are damaged, or do not belong together: SQLite finds {fault}; neither \
-         was touched: move both away, and put a backup in their place"
-    );
-    OpenError::Failed { location: path.display().to_string(), source: source.into() }
+    OpenError::Unfit {
+        location: path.display().to_string(),
+        fault: Fault::Damaged,
+        what: format!(
+            "the file and its write-ahead log (`-wal`) are damaged, or do not belong together: SQLite finds {fault}; \
+             neither was touched"
+        ),
+        todo: "move both away, and put a backup in their place".to_owned(),
+    }
 }
 
 /// An error of the system while the directory is made and locked.
 pub(super) fn open_system(path: &Path, error: io::Error) -> OpenError {
     let location = path.display().to_string();
-    if is_forbidden(&error) {
-        OpenError::ReadOnly { location, source: error.into() }
-    } else if error.kind() == io::ErrorKind::StorageFull {
-        OpenError::Failed { location, source: FULL.into() }
-    } else if error.kind() == io::ErrorKind::FileTooLarge {
-        OpenError::Failed { location, source: LIMITED.into() }
-    } else {
-        OpenError::Failed { location, source: error.into() }
+    match error.kind() {
+        _ if access::is_of(&error) => access::forbidden(path, For::Writing, &error.to_string()),
+        io::ErrorKind::StorageFull => full(location),
+        io::ErrorKind::FileTooLarge => limited(location),
+        _ => OpenError::Failed { location, source: error.into() },
     }
 }
 
-/// EACCES, EPERM or EROFS. Root meets only the last: permissions do not bind it.
-fn is_forbidden(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+/// An error of the system while a file is looked at to be read.
+pub(super) fn read_system(path: &Path, error: io::Error) -> OpenError {
+    if access::is_of(&error) {
+        access::forbidden(path, For::Reading, &error.to_string())
+    } else {
+        open_system(path, error)
+    }
 }

@@ -59,7 +59,7 @@ impl SqliteInspect {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Failed`] when there is none, [`OpenError::NeedsMigration`], [`OpenError::NeedsNewerRelease`].
+    /// [`OpenError::NoLedger`] when there is none, [`OpenError::NeedsMigration`], [`OpenError::NeedsNewerRelease`].
     pub async fn open(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = open::absolute(&path)?;
         let location = path.display().to_string();
@@ -120,7 +120,7 @@ impl Opened {
         let ledger = open::ledger(&first, path)?;
         let mut readers = vec![first];
         while readers.len() < READERS {
-            readers.push(open::reading(path, frozen.is_some()).map_err(|error| errors::open(path, error))?);
+            readers.push(open::reading(path, frozen.is_some()).map_err(|error| errors::reading(path, error))?);
         }
         Ok((Self { connections: Connections::reading(readers), frozen }, ledger))
     }
@@ -157,21 +157,20 @@ fn connect(path: &Path) -> Result<(Connection, Option<Stamp>), OpenError> {
     if wal.is_some() {
         match open::reading(path, false).and_then(tried) {
             Ok(connection) => return Ok((connection, None)),
-            Err(error) if wal != Some(0) => return Err(errors::open(path, error)),
+            Err(error) if wal != Some(0) => return Err(errors::reading(path, error)),
             Err(_) => {}
         }
     }
-    let frozen = open::reading(path, true).and_then(tried).map_err(|error| errors::open(path, error))?;
+    let frozen = open::reading(path, true).and_then(tried).map_err(|error| errors::reading(path, error))?;
     Ok((frozen, Some(stamp)))
 }
 
 fn missing(path: &Path, error: std::io::Error) -> OpenError {
     if error.kind() != std::io::ErrorKind::NotFound {
-        return errors::open_system(path, error);
+        return errors::read_system(path, error);
     }
-    let source =
-        "there is no such file: name it with --store or RUNLEDGER_STORE; `runledger serve` makes a new one".into();
-    OpenError::Failed { location: path.display().to_string(), source }
+    let why = "there is no such file: name it with --store or RUNLEDGER_STORE; `runledger serve` makes a new one";
+    OpenError::NoLedger { location: path.display().to_string(), why }
 }
 
 /// The size of the write-ahead log; none when there is none.

@@ -41,14 +41,16 @@ impl FileLock {
         }
         let path = beside(database).map_err(failed)?;
         let mut beside = private::open_own(&path).map_err(failed)?;
-        let holder = holder_in(&mut beside, database)?;
+        let (holder, had_a_ledger) = holder_in(&mut beside, database)?;
         if !is_free(&beside).map_err(failed)? {
             return Err(locked(holder));
         }
+        let is_empty = fs::metadata(database).is_ok_and(|file| file.len() == 0);
+        let mark = if had_a_ledger && !is_empty { HAS_A_LEDGER } else { "" };
         beside
             .set_len(0)
             .and_then(|()| beside.rewind())
-            .and_then(|()| writeln!(beside, "{}", std::process::id()))
+            .and_then(|()| write!(beside, "{}\n{mark}", std::process::id()))
             .map_err(failed)?;
         // Before the file is opened: this process may have it open under its other name, and closing it would drop
         // its POSIX locks.
@@ -56,6 +58,7 @@ impl FileLock {
         if named.is_file() && named.nlink() > 1 {
             return Err(OpenError::SeveralNames { location: database.display().to_string(), names: named.nlink() });
         }
+        whole::have_one_name(database)?;
         let file = private::open_existing(database).map_err(failed)?;
         if meets_no_posix_lock(&file) && !is_free(&file).map_err(failed)? {
             // The server that has the lock wrote its process id beside another path.
@@ -65,6 +68,12 @@ impl FileLock {
         // The server that had the lock until now may have left another log.
         let has_log = whole::look(database)?;
         Ok(Self { beside, database: file, has_log })
+    }
+
+    /// Notes that there is a ledger in the file: from then on, an empty one in its place is none that was just made.
+    pub(super) fn note_a_ledger(&mut self) -> io::Result<()> {
+        self.beside.rewind()?;
+        write!(self.beside, "{}\n{HAS_A_LEDGER}", std::process::id())
     }
 
     /// Whether the log may have something that the file has not: the last server came to no good end.
@@ -77,6 +86,19 @@ impl FileLock {
         let mut header = [0; HEADER_BYTES];
         self.database.read_exact_at(&mut header, 0)?;
         Ok(log::is_begun(&header))
+    }
+
+    /// Whether the file that is locked has its header, and all pages that this counts.
+    pub(super) fn is_whole(&self) -> io::Result<bool> {
+        let mut header = [0; HEADER_BYTES];
+        match self.database.read_exact_at(&mut header, 0) {
+            Ok(()) => {
+                let bytes = self.database.metadata()?.len();
+                Ok(header.starts_with(log::MAGIC) && !log::is_shorter(bytes, &header))
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The inode of the file that is locked.
@@ -135,6 +157,16 @@ fn file_system(mounts: &str, device: u64) -> Option<&str> {
     line.split_once(" - ")?.1.split(' ').next()
 }
 
+/// The second line of a lock, once its server has found or made a ledger.
+pub(super) const HAS_A_LEDGER: &str = "ledger\n";
+
+/// The process that has, or had, a lock of this content, and whether there was a ledger; none of what is no lock.
+pub(super) fn told(text: &str) -> Option<(&str, bool)> {
+    let (pid, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let is_one = pid.bytes().all(|byte| byte.is_ascii_digit()) && ["", HAS_A_LEDGER].contains(&rest);
+    is_one.then_some((pid, !rest.is_empty()))
+}
+
 /// Bytes of a process id, and some more.
 pub(super) const LOCK_BYTES_MAX: u64 = 32;
 
@@ -155,7 +187,7 @@ fn beside(database: &Path) -> io::Result<PathBuf> {
 
 /// The process that has, or had, the lock, by the file beside the database. What is no file of a lock is refused, and
 /// stays as it is: somebody else's may have been linked there.
-fn holder_in(lock: &mut File, database: &Path) -> Result<Option<String>, OpenError> {
+fn holder_in(lock: &mut File, database: &Path) -> Result<(Option<String>, bool), OpenError> {
     let failed = |error| errors::open_system(database, error);
     let found = lock.metadata().map_err(failed)?;
     if !found.is_file() || found.nlink() > 1 {
@@ -163,11 +195,11 @@ fn holder_in(lock: &mut File, database: &Path) -> Result<Option<String>, OpenErr
     }
     let mut text = Vec::new();
     lock.take(LOCK_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
-    let pid = text.trim_ascii_end();
-    if text.len() as u64 > LOCK_BYTES_MAX || !pid.iter().all(u8::is_ascii_digit) {
+    let told = std::str::from_utf8(&text).ok().filter(|_| text.len() as u64 <= LOCK_BYTES_MAX).and_then(told);
+    let Some((pid, had_a_ledger)) = told else {
         return Err(whole::no_lock(database, "holds something else than the number of a process"));
-    }
-    Ok(std::str::from_utf8(pid).ok().filter(|pid| !pid.is_empty()).map(str::to_owned))
+    };
+    Ok((Some(pid).filter(|pid| !pid.is_empty()).map(str::to_owned), had_a_ledger))
 }
 
 #[cfg(test)]
@@ -189,6 +221,22 @@ mod tests {
         assert!(matches!(FileLock::take(&path), Err(OpenError::Locked { pid: None, .. })));
         drop(elsewhere);
         assert!(FileLock::take(&path).is_ok());
+    }
+
+    #[test]
+    fn a_lock_holds_a_process_and_whether_there_was_a_ledger_and_nothing_else() {
+        for (text, found) in [
+            ("", Some(("", false))),
+            ("12", Some(("12", false))),
+            ("12\n", Some(("12", false))),
+            ("12\nledger\n", Some(("12", true))),
+            ("12\nledger", None),
+            ("12\n\n", None),
+            ("precious", None),
+            ("ledger\n", None),
+        ] {
+            assert_eq!(told(text), found, "{text:?}");
+        }
     }
 
     #[test]

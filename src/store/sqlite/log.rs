@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::generation::{BEGUN, lacks_its_log};
@@ -208,12 +208,29 @@ impl Sums {
     }
 }
 
-/// Whether the file ends before its last page. The header says how many there are where SQLite has kept it up.
 fn is_cut(file: &Path, header: &[u8; HEADER_BYTES]) -> io::Result<bool> {
-    if number(header, CHANGE) != number(header, VALID_FOR) {
+    Ok(is_shorter(fs::metadata(file)?.len(), header))
+}
+
+/// Whether a file of so many bytes ends before its last page. The header says how many there are where SQLite has kept it
+/// up.
+pub(super) fn is_shorter(bytes: u64, header: &[u8; HEADER_BYTES]) -> bool {
+    number(header, CHANGE) == number(header, VALID_FOR)
+        && bytes < u64::from(number(header, PAGES)) * u64::from(page_bytes_of(header))
+}
+
+/// Whether a log that has so many frames has its header and the last of them. Where it was cut under a server, SQLite goes on
+/// writing behind the hole.
+pub(super) fn reaches(log: &Path, frames: u64) -> io::Result<bool> {
+    let Some(last) = frames.checked_sub(1) else { return Ok(true) };
+    let (mut header, mut head) = ([0; LOG_HEADER_BYTES], [0; FRAME_HEADER_BYTES]);
+    let mut log = File::open(log)?;
+    if !fill(&mut log, &mut header)? || number(&header, 0) & !1 != LOG_MAGIC {
         return Ok(false);
     }
-    Ok(fs::metadata(file)?.len() < u64::from(number(header, PAGES)) * u64::from(page_bytes_of(header)))
+    let frame_bytes = FRAME_HEADER_BYTES as u64 + u64::from(number(&header, 8));
+    log.seek(SeekFrom::Start(LOG_HEADER_BYTES as u64 + last * frame_bytes))?;
+    Ok(fill(&mut log, &mut head)? && head[8..16] == header[16..24])
 }
 
 /// Whether the file was made and bears no generation yet: its log was never written into it.

@@ -54,7 +54,7 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
 /// Opens a file, by its absolute path, under its locks: they are released last, also when a step fails.
 pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, readers: usize) -> Result<Opened, OpenError> {
     let failed = |error| errors::open(path, error);
-    let lock = FileLock::take(path)?;
+    let mut lock = FileLock::take(path)?;
 
     let mut writer = connect(path).map_err(failed)?;
     if lock.has_log() {
@@ -90,6 +90,7 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     if let Err(error) = cut {
         tracing::warn!(store = %path.display(), %error, "the write-ahead log was not written into the file");
     }
+    lock.note_a_ledger().map_err(|error| errors::open_system(path, error))?;
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let identity = Identity::of(path, lock)?;
     Ok(Opened { connections: Connections::new(writer, readers, Some((identity, turns))), ledger, migrated, kept })

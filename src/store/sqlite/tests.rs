@@ -15,6 +15,7 @@ use crate::domain::{
     Start, Status, Time, Update, Verdict,
 };
 use crate::store::OpenOptions;
+use crate::store::finding::Fault;
 use crate::store::migrations::SQLITE;
 use crate::store::open::Location;
 use crate::store::{
@@ -281,14 +282,14 @@ async fn another_programs_file_is_not_taken_over() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("other.db");
     Connection::open(&path).unwrap().execute_batch("create table books (title text)").unwrap();
-    assert!(matches!(at(&path).await.err(), Some(OpenError::Failed { .. })));
+    assert!(matches!(at(&path).await.err(), Some(OpenError::Unfit { fault: Fault::Foreign, .. })));
     std::fs::write(
         &path,
         "not a database, and longer than the header that a database begins with: a hundred bytes of something else",
     )
     .unwrap();
-    assert!(matches!(at(&path).await.err(), Some(OpenError::Failed { .. })));
-    assert!(matches!(at(directory.path()).await.err(), Some(OpenError::Failed { .. })));
+    assert!(matches!(at(&path).await.err(), Some(OpenError::Unfit { fault: Fault::Foreign, .. })));
+    assert!(matches!(at(directory.path()).await.err(), Some(OpenError::Unfit { fault: Fault::Foreign, .. })));
 }
 
 #[tokio::test]

@@ -14,8 +14,9 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::io::Errno;
 
 use super::log::{HEADER_BYTES, MAGIC, Mismatch, beside, is_begun, mismatch, page_bytes_of};
-use super::{errors, open};
+use super::{errors, lock, open};
 use crate::store::OpenError;
+use crate::store::finding::Fault;
 
 /// The beginning of a rollback journal.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -51,7 +52,14 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
         return incomplete(database, "the file is missing, and its write-ahead log is still there", todo);
     }
     let Some(header) = header.first_chunk::<HEADER_BYTES>() else {
-        return if header.is_empty() { Ok(false) } else { Err(mismatched(database, Mismatch::Cut)) };
+        return if !header.is_empty() {
+            Err(mismatched(database, Mismatch::Cut))
+        } else if found.is_ok() && had_a_ledger(database) {
+            let todo = "put a backup in its place, or remove it to begin a new ledger";
+            incomplete(database, "the file is empty, and a ledger was served from it: it was cut", todo)
+        } else {
+            Ok(false)
+        };
     };
     let bytes = found.as_ref().map_or(0, fs::Metadata::len);
     let is_one_page = header[WRITTEN_BY] == BY_A_LOG && bytes <= u64::from(page_bytes_of(header));
@@ -73,9 +81,18 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
     }
 }
 
+/// Whether the last server has found or made a ledger here, as its lock says.
+fn had_a_ledger(database: &Path) -> bool {
+    let mut path = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
+    path.push(".lock");
+    let text = runledger_files::text(path.as_ref(), lock::LOCK_BYTES_MAX).unwrap_or_default();
+    lock::told(&text).is_some_and(|(_, had_a_ledger)| had_a_ledger)
+}
+
 const MOVE_IT: &str = "move it away";
 
 fn mismatched(database: &Path, found: Mismatch) -> OpenError {
+    let fault = if found == Mismatch::Damaged { Fault::Damaged } else { Fault::Parts };
     let (what, todo) = match found {
         Mismatch::Stranger => (
             "the write-ahead log beside it (`-wal`) was begun on another file, or on another state of this one",
@@ -96,7 +113,7 @@ fn mismatched(database: &Path, found: Mismatch) -> OpenError {
              tell SQLite so: sqlite3 FILE 'pragma application_id = 0'",
         ),
     };
-    OpenError::Incomplete { location: database.display().to_string(), what: what.into(), todo }
+    OpenError::Incomplete { location: database.display().to_string(), fault, what: what.into(), todo }
 }
 
 /// What stands beside a file, and belongs to it.
@@ -126,14 +143,39 @@ fn companions(database: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Refuses a part beside the file that has another name, for whoever writes: through it, another file would be written, or
+/// what is written would be another's.
+pub(super) fn have_one_name(database: &Path) -> Result<(), OpenError> {
+    let database_file = fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned());
+    for (ending, name) in COMPANIONS {
+        let mut path = OsString::from(&database_file);
+        path.push(ending);
+        if fs::symlink_metadata(&path).is_ok_and(|found| found.nlink() > 1) {
+            let what = format!("{name} is another file as well, by a hard link");
+            return incomplete(database, what, "remove the other name (`find -samefile` finds it), or move it away");
+        }
+    }
+    Ok(())
+}
+
 fn incomplete<T>(database: &Path, what: impl Into<Cow<'static, str>>, todo: &'static str) -> Result<T, OpenError> {
-    Err(OpenError::Incomplete { location: database.display().to_string(), what: what.into(), todo })
+    Err(OpenError::Incomplete {
+        location: database.display().to_string(),
+        fault: Fault::Parts,
+        what: what.into(),
+        todo,
+    })
 }
 
 /// The refusal of a file in the place of the lock that holds another's content, or is another file as well.
 pub(super) fn no_lock(database: &Path, why: &str) -> OpenError {
     let what = format!("what stands in the place of its lock (`.lock`) {why}");
-    OpenError::Incomplete { location: database.display().to_string(), what: what.into(), todo: MOVE_IT }
+    OpenError::Incomplete {
+        location: database.display().to_string(),
+        fault: Fault::Parts,
+        what: what.into(),
+        todo: MOVE_IT,
+    }
 }
 
 fn no_file(kind: FileType) -> Option<&'static str> {

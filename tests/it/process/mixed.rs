@@ -56,13 +56,15 @@ impl Folder {
             (&["serve", "--listen", "127.0.0.1:0"][..], 1),
             (&["migrate"], 1),
             (&["migrate", "--dry-run"], 1),
-            (&["doctor"], 3),
+            (&["doctor"], 1),
             (&["verify"], 3),
             (&["export"], 3),
             (&["retention", "preview"], 3),
         ] {
             let (code, said) = run(&[command, &["--store", &self.store()]].concat()).await;
-            assert_eq!((code, said.contains(words)), (wanted, true), "{command:?}: {said}");
+            // The doctor's remedy stands on a line of its own.
+            let one_line = said.replace(".\n         ", ": ").to_lowercase();
+            assert_eq!((code, one_line.contains(&words.to_lowercase())), (wanted, true), "{command:?}: {said}");
             assert!(self.contents() == before, "{command:?} has changed something: {said}");
         }
     }

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::calls::{Step, ask};
@@ -34,10 +35,12 @@ enum There {
     LogAlone,
     NoLog,
     FolderForALog,
+    LogGone,
+    LogDamaged,
 }
 
 impl There {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 17] = [
         Self::Nothing,
         Self::AnothersFile,
         Self::ReadOnly,
@@ -53,6 +56,8 @@ impl There {
         Self::LogAlone,
         Self::NoLog,
         Self::FolderForALog,
+        Self::LogGone,
+        Self::LogDamaged,
     ];
 
     /// The words of the refusal; none where a new ledger is made.
@@ -73,6 +78,28 @@ impl There {
             Self::FolderForALog => {
                 Some("what stands in the place of its write-ahead log (`-wal`) is a folder and no file: move it away")
             }
+            Self::LogGone => {
+                Some("its write-ahead log (`-wal`) is missing or empty, which has what was committed last")
+            }
+            Self::LogDamaged => Some("its write-ahead log (`-wal`) is damaged, and has commits behind the damage"),
+        }
+    }
+
+    /// The name by which the doctor tells it, with an exit code of 1; none where there is no ledger at all.
+    fn fault(self) -> Option<&'static str> {
+        match self {
+            Self::Nothing | Self::ReadOnly => None,
+            Self::AnothersFile => Some("no_access"),
+            Self::Full => Some("no_space"),
+            Self::Folder | Self::Pipe | Self::Device | Self::ForeignFile | Self::ForeignDatabase => Some("foreign"),
+            Self::Cut
+            | Self::CutInItsHeader
+            | Self::ForeignLog
+            | Self::LogAlone
+            | Self::NoLog
+            | Self::FolderForALog
+            | Self::LogGone => Some("parts"),
+            Self::LogDamaged => Some("damaged"),
         }
     }
 
@@ -135,7 +162,9 @@ impl Place {
             | There::ForeignLog
             | There::LogAlone
             | There::NoLog
-            | There::FolderForALog => None,
+            | There::FolderForALog
+            | There::LogGone
+            | There::LogDamaged => None,
         };
         let place = Self { directory: TempDir::new().unwrap(), mount };
         let file = place.file();
@@ -180,14 +209,23 @@ impl Place {
                 fs::write(&file, &ledger.file).unwrap();
                 fs::create_dir(place.beside("-wal")).unwrap();
             }
+            There::LogGone => fs::write(&file, &ledger.killed).unwrap(),
+            There::LogDamaged => {
+                fs::write(&file, &ledger.killed).unwrap();
+                let mut log = ledger.later_log.clone();
+                let middle = log.len() / 2;
+                log[middle..middle + 4].copy_from_slice(b"bits");
+                fs::write(place.beside("-wal"), log).unwrap();
+            }
         }
         Some(place)
     }
 }
 
-/// A ledger's file, and a log of a later time.
+/// A ledger's file, and the file and its log of a later time, when its server was killed.
 struct Ledger {
     file: Vec<u8>,
+    killed: Vec<u8>,
     later_log: Vec<u8>,
 }
 
@@ -200,9 +238,15 @@ impl Ledger {
         let file = fs::read(&path).unwrap();
         let mut server = Server::start(&Data::Sqlite(path.clone()).store()).await;
         server.is_ready().await;
-        ask(&mut server.client(), "run", Step::Start, "request").await.unwrap();
+        for run_id in ["run", "other", "third", "fourth"] {
+            ask(&mut server.client(), run_id, Step::Start, "request").await.unwrap();
+        }
         server.process.kill();
-        Self { file, later_log: fs::read(directory.path().join("ledger.db-wal")).unwrap() }
+        Self {
+            file,
+            killed: fs::read(&path).unwrap(),
+            later_log: fs::read(directory.path().join("ledger.db-wal")).unwrap(),
+        }
     }
 }
 
@@ -235,6 +279,29 @@ fn command(command: &[&str], named: Named, place: &Place, there: There) -> Optio
     Some(Process::spawn_with(&args, &environment))
 }
 
+/// The doctor says it as a problem, by its name and by the words of the refusal, and that is its exit code.
+async fn is_diagnosed(there: There, named: Named, place: &Place) {
+    let doctor = &["doctor", "--output", "json"][..];
+    let (code, said) = command(doctor, named, place, there).unwrap().exited(SOON).await;
+    let Some(fault) = there.fault() else {
+        assert_eq!(code, 3, "{there:?} {named:?}: {said}");
+        return;
+    };
+    assert_eq!(code, 1, "{there:?} {named:?}: {said}");
+    let report: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{there:?}: {error}: {said}"));
+    let problems = report["problems"].as_array().unwrap();
+    let problem =
+        problems.iter().find(|problem| problem["name"] == fault).unwrap_or_else(|| panic!("{there:?}: {said}"));
+    let told = format!("{}: {}", problem["what"].as_str().unwrap(), problem["todo"].as_str().unwrap()).to_lowercase();
+    let words = there.refusal().filter(|_| there.is_for_readers()).unwrap_or_default().to_lowercase();
+    assert!(told.contains(&words), "{there:?} {named:?}: {told}");
+    if there == There::AnothersFile {
+        assert!(told.contains("cannot be read") && told.contains("chmod 640"), "{told}");
+    }
+    let (code, said) = command(&["doctor"], named, place, there).unwrap().exited(SOON).await;
+    assert!(code == 1 && said.starts_with("NOT HEALTHY\nPROBLEM  "), "{there:?} {named:?}: {code}: {said}");
+}
+
 async fn is_as_it_should_be(there: There, named: Named, ledger: &Ledger) {
     let Some(place) = Place::with(there, ledger) else { return };
     let before = place.contents();
@@ -250,8 +317,8 @@ async fn is_as_it_should_be(there: There, named: Named, ledger: &Ledger) {
     let (code, said) = server.exited(SOON).await;
     assert!(code == 1 && said.contains(words), "{there:?} {named:?}: {code}: {said}");
     assert!(!said.contains("listens on") && !said.contains("NOT DURABLE"), "{there:?} {named:?}: {said}");
-    let readers: &[&[&str]] =
-        &[&["doctor"], &["verify"], &["export"], &["retention", "preview"], &["migrate", "--dry-run"]];
+    is_diagnosed(there, named, &place).await;
+    let readers: &[&[&str]] = &[&["verify"], &["export"], &["retention", "preview"], &["migrate", "--dry-run"]];
     for reader in readers.iter().filter(|_| there.is_for_readers()) {
         let (code, said) = command(reader, named, &place, there).unwrap().exited(SOON).await;
         assert!(code != 0 && said.contains(words), "{there:?} {named:?} {reader:?}: {code}: {said}");
