@@ -81,6 +81,12 @@ impl Selected {
         target(self.context.as_deref(), servers, &self.access)
     }
 
+    /// These servers; where there are none, those of the context that is named.
+    pub(super) fn or_of_the_named(&self, servers: Vec<ServerAddress>) -> Result<Vec<ServerAddress>, Stop> {
+        let is_named = self.context.as_deref().is_some_and(|name| name != context::NONE);
+        if servers.is_empty() && is_named { Ok(self.target(&servers)?.servers) } else { Ok(servers) }
+    }
+
     /// A client of one server, for a command that asks each by itself.
     pub(super) fn client_of(&self, server: &ServerAddress) -> Result<Client, Stop> {
         self.target(std::slice::from_ref(server))?.client()

@@ -46,7 +46,13 @@ pub(super) struct DoctorArgs {
     store: StoreLocation,
     /// A replica of this ledger, to ask what it is doing: commands that wait in it, and its watches. May be given for
     /// each of them
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', help_heading = "Connection")]
+    #[arg(
+        long,
+        env = "RUNLEDGER_SERVER",
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        help_heading = "Connection"
+    )]
     server: Vec<ServerAddress>,
     /// Time that a replica has for its answers: seconds, or such as 500ms or 2m
     #[arg(long, value_name = "DURATION", default_value = "2500ms", value_parser = limit, help_heading = "Connection")]
@@ -59,8 +65,9 @@ pub(super) struct DoctorArgs {
 
 pub(super) async fn run(args: DoctorArgs) -> Result<(), Stop> {
     let location = args.store.location().map_err(Stop::Usage)?;
+    let servers = args.selected.or_of_the_named(args.server)?;
     // Side by side: neither is to wait for the other, which may not answer.
-    let (seen, answers) = tokio::join!(look_at(&location), replicas::ask(&args.server, &args.selected, args.timeout));
+    let (seen, answers) = tokio::join!(look_at(&location), replicas::ask(&servers, &args.selected, args.timeout));
     let (seen, answers) = (seen?, answers?);
     let namespace = args.selected.access.namespace.as_deref().map_or_else(Namespace::only, Namespace::from);
     let replicas =

@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use runledger::store::finding::Fault;
 use runledger::store::postgres::SCHEMA_MADE;
 use runledger_client::Health;
 use serde_json::Value;
@@ -17,7 +19,7 @@ use super::ledger::Ledger;
 use super::on_both_stores;
 use crate::process::calls::{Step, ask};
 use crate::process::data::Data;
-use crate::process::server::{SOON, Server, eventually, run};
+use crate::process::server::{Process, SOON, Server, eventually, run};
 use crate::support::mount::Mount;
 use crate::support::postgres::{Cluster, Database, direct};
 
@@ -36,6 +38,135 @@ async fn finds(store: &str, more: &[&str], name: &str) -> String {
     let found = found.unwrap_or_else(|| panic!("no {name} in:\n{said}"));
     assert!(found["todo"].as_str().is_some_and(|todo| !todo.is_empty()), "a remedy: {found}");
     found["what"].as_str().unwrap().to_owned()
+}
+
+/// Where each fault is found by a test: the file, and what stands there.
+const TRIED: &[(&str, &str, &str)] = &[
+    ("no_answer", BROKEN, "\"no_answer\""),
+    ("login", BROKEN, "\"login\""),
+    ("no_database", BROKEN, "\"no_database\""),
+    ("connection", BROKEN, "\"connection\""),
+    ("no_access", STORES, "\"no_access\""),
+    ("foreign", STORES, "\"foreign\""),
+    ("parts", STORES, "\"parts\""),
+    ("damaged", STORES, "\"damaged\""),
+    ("table_held", BROKEN, "\"table_held\""),
+    ("head_held", DOCTOR, "have been held for"),
+    ("head_awaited", DOCTOR, "is awaited by"),
+    ("silent_session", BROKEN, "silent_session"),
+    ("encoding", BROKEN, "\"encoding\""),
+    ("schema", BROKEN, "\"schema\""),
+    ("privileges", BROKEN, "\"privileges\""),
+    ("standby", BROKEN, "\"standby\""),
+    ("other_ledger", BROKEN, "\"other_ledger\""),
+    ("outgrown", BROKEN, "\"outgrown\""),
+    ("needs_migration", BROKEN, "\"needs_migration\""),
+    ("not_durable", DOCTOR, "fsync is off"),
+    ("no_synchronous_standby", "tests/it/process/failover.rs", "No commit waits for a standby"),
+    ("no_space", BROKEN, "\"no_space\""),
+    ("clock_ahead", BROKEN, "\"clock_ahead\""),
+    ("not_serving", BROKEN, "\"not_serving\""),
+    ("replica_silent", DOCTOR, "does not answer"),
+    ("replica_of_another_ledger", DOCTOR, "serves another ledger"),
+    ("command_waits", DOCTOR, "has waited at"),
+];
+
+const BROKEN: &str = "tests/it/inspect/broken.rs";
+const DOCTOR: &str = "tests/it/inspect/doctor.rs";
+const STORES: &str = "tests/it/process/stores.rs";
+
+/// Faults that take more than a test has.
+const UNTRIED: &[(&str, &str)] = &[
+    ("server", "a server of a release before 15, or a pooler"),
+    ("several_names", "who reads may read such a file"),
+    ("in_use", "who reads may read such a file"),
+    ("unopened", "what has no name"),
+    ("old_transaction", "ten minutes"),
+    ("connections", "all connections of the server that the tests share"),
+    ("read_only", "a device of its own, that others may not write"),
+    ("large_log", "256 MiB"),
+    ("dead_rows", "100,000 of them"),
+    ("unreadable", "a failure between two statements"),
+    ("replica_refuses", "tests/it/identity has the refusal itself"),
+    ("replica_opening", "a moment"),
+    ("replica_memory", "a process without memory"),
+];
+
+#[test]
+fn every_fault_is_tried_and_stands_on_the_page() {
+    let page = fs::read_to_string("docs/operating.md").unwrap();
+    for (name, means) in Fault::ALL {
+        match TRIED.iter().find(|(tried, _, _)| tried == name) {
+            Some((_, file, text)) => assert!(fs::read_to_string(file).unwrap().contains(text), "{file}: {text}"),
+            None => assert!(UNTRIED.iter().any(|(untried, _)| untried == name), "no test has {name}"),
+        }
+        let line = format!("| `{name}` | {} |\n", means.trim().trim_end_matches('.'));
+        assert!(page.contains(&line), "docs/operating.md lacks: {line}");
+    }
+    assert_eq!(TRIED.len() + UNTRIED.len(), Fault::ALL.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_role_that_is_not_let_in_a_database_that_is_not_there_and_files_that_are_none() {
+    let rules = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o644)).tempfile().unwrap();
+    let text = "host all runledger 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n";
+    fs::write(rules.path(), text).unwrap();
+    let cluster = block_in_place(|| Cluster::start(&[("hba_file", rules.path().to_str().unwrap())]));
+    direct(&cluster.dsn()).await.batch_execute("create role other login password 'right'").await.unwrap();
+    let at = format!("127.0.0.1:{}", cluster.port());
+    for (store, name, words, remedy) in [
+        (format!("postgres://other:s3cret@{at}/postgres"), "login", "FATAL 28P01: ", "the user and the password"),
+        (format!("postgres://nobody:s3cret@{at}/postgres"), "login", "FATAL 28P01: ", "the user and the password"),
+        (format!("postgres://other@{at}/postgres"), "connection", "password", "its user and password"),
+        (format!("postgres://runledger@{at}/nodb"), "no_database", "FATAL 3D000: ", "createdb"),
+        (format!("postgres://runledger@{at}/postgres?sslmode=require"), "connection", "TLS", "sslmode"),
+        ("postgres://u:s3cret@127.0.0.1:1/d".to_owned(), "no_answer", "does not answer", "runs"),
+        ("postgres://u:s3cret@nowhere.invalid/d".to_owned(), "no_answer", "does not answer", "runs"),
+    ] {
+        let said = finds(&store, &[], name).await;
+        assert!(said.contains(words) && !said.contains("s3cret"), "{store}: {said}");
+        let (code, said) = run(&["doctor", "--store", &store]).await;
+        assert!(code == 1 && said.starts_with("NOT HEALTHY\nPROBLEM  "), "{store}: {said}");
+        assert!(said.contains(remedy), "{store}: {said}");
+        let (code, said) = run(&["verify", "--store", &store]).await;
+        assert!(code == 3 && said.contains(words) && !said.contains("s3cret"), "{store}: {said}");
+    }
+}
+
+async fn events_that_have_not_happened_yet_and_a_schema_of_before(ledger: Ledger) {
+    ledger.fill().await;
+    let later = match ledger.data {
+        Data::Sqlite(_) => "at + 86400000000",
+        Data::Postgres(_) => "at + interval '1 day'",
+    };
+    ledger.data.sql(&format!("update run_events set at = {later}")).await;
+    let said = finds(&ledger.store(), &[], "clock_ahead").await;
+    assert!(said.contains("ahead of the store's clock"), "{said}");
+    let last = "select max(number) from ledger_migrations";
+    ledger.data.sql(&format!("delete from ledger_migrations where number = ({last})")).await;
+    finds(&ledger.store(), &[], "needs_migration").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_of_the_environment_is_asked_and_that_of_a_named_context() {
+    let ledger = Ledger::sqlite();
+    ledger.fill().await;
+    let other = Server::start("memory").await;
+    other.is_ready().await;
+    let (home, address) = (TempDir::new().unwrap(), other.address.to_string());
+    let environment = [("RUNLEDGER_SERVER", &*address), ("HOME", home.path().to_str().unwrap())];
+    let (store, wanted) = (ledger.store(), format!("PROBLEM  {address} serves another ledger"));
+    let doctor = ["doctor", "--store", &store];
+    let (code, said) = Process::spawn_with(&doctor, &environment).exited(SOON).await;
+    assert!(code == 1 && said.contains(&wanted), "{said}");
+    let (code, said) =
+        Process::spawn_with(&["context", "add", "other", "--server", &address], &environment[1..]).exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
+    let named = [&doctor[..], &["--context", "other"]].concat();
+    let (code, said) = Process::spawn_with(&named, &environment[1..]).exited(SOON).await;
+    assert!(code == 1 && said.contains(&wanted), "{said}");
+    let (code, said) = Process::spawn_with(&doctor, &environment[1..]).exited(SOON).await;
+    assert_eq!(code, 0, "{said}");
 }
 
 /// Writes until nothing fits any more, but for so many bytes.
@@ -181,7 +312,10 @@ async fn two_ledgers_and_one_that_is_elsewhere() {
     assert!(said.contains("beside the one in the schema own: in other (owned by "), "{said}");
 }
 
-on_both_stores! { a_ledger_that_has_outgrown_this_release }
+on_both_stores! {
+    a_ledger_that_has_outgrown_this_release
+    events_that_have_not_happened_yet_and_a_schema_of_before
+}
 
 async fn a_ledger_that_has_outgrown_this_release(ledger: Ledger) {
     ledger.fill().await;
