@@ -1,10 +1,13 @@
 //! Opens the store that a location names.
 
+mod plain_path;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+pub use self::plain_path::is_secret;
 use super::bulk::Bulk;
 use super::finding::Diagnosis;
 use super::inspect::Inspect;
@@ -46,44 +49,13 @@ impl FromStr for Location {
         if text == "memory" {
             Ok(Self::Memory)
         } else if let Some(path) = text.strip_prefix("sqlite:").filter(|path| !path.is_empty()) {
-            if is_secret(path) {
-                Err("a connection string or an address stands where sqlite:PATH has its path: write \
-                     postgres://USER:PASSWORD@HOST:PORT/DATABASE alone, or another path"
-                    .to_owned())
-            } else if is_no_plain_path(path) {
-                Err("what follows sqlite: is a path and no address: expected sqlite:PATH, such as \
-                     sqlite:/var/lib/runledger/ledger.db; a name with a colon begins with ./"
-                    .to_owned())
-            } else {
-                Ok(Self::Sqlite(PathBuf::from(path)))
-            }
+            plain_path::check(path).map(|()| Self::Sqlite(PathBuf::from(path)))
         } else if dsn::is_connection_string(text) {
             dsn::check(text).map(|()| Self::Postgres(text.to_owned()))
         } else {
             Err("expected sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE".to_owned())
         }
     }
-}
-
-/// Whether a text that should be a path may have a password in it: it is an address, pairs of a connection string, or
-/// has something like `USER:PASSWORD@`. As a path it would become a file's name, and stand in errors.
-#[must_use]
-pub fn is_secret(text: &str) -> bool {
-    let text = text.trim();
-    let has_user = text.find(':').zip(text.rfind('@')).is_some_and(|(colon, at)| colon < at);
-    has_user
-        || text.contains("://")
-        || dsn::is_connection_string(text)
-        || text.to_ascii_lowercase().contains("password=")
-}
-
-/// Whether a text says more than a path does, which would be lost: a scheme (`file:`, and `C:` of other systems), a
-/// special name of SQLite's (`:memory:`), or a host (`//host/path`). Three slashes are those of a root.
-fn is_no_plain_path(path: &str) -> bool {
-    let scheme = path.split_once(':').is_some_and(|(scheme, _)| {
-        !scheme.contains(|next: char| !next.is_ascii_alphanumeric() && !"+-.".contains(next))
-    });
-    scheme || path.trim() != path || (path.starts_with("//") && !path.starts_with("///"))
 }
 
 impl fmt::Display for Location {
@@ -138,8 +110,8 @@ pub async fn for_reading(
     match location {
         Location::Sqlite(path) => Ok(Arc::new(SqliteInspect::open(path.clone(), clock).await?)),
         Location::Memory => {
-            let source = "a store in memory can be seen by its own server only".into();
-            Err(OpenError::Failed { location: location.to_string(), source })
+            let why = "a store in memory can be seen by its own server only";
+            Err(OpenError::NoLedger { location: location.to_string(), why })
         }
         Location::Postgres(dsn) => Ok(Arc::new(PostgresInspect::open(dsn, options).await?)),
     }
@@ -243,6 +215,14 @@ mod tests {
             "/mnt/snap@1:2/ledger.db",
             "-",
             "é.db",
+            "./~x.db",
+            "a~",
+            "50%.db",
+            "a%zz.db",
+            "cost$.db",
+            "my-wal.db",
+            "x.lock.db",
+            "a#b.db",
         ] {
             assert_eq!(format!("sqlite:{path}").parse(), Ok(Location::Sqlite(path.into())), "{path}");
         }
@@ -276,6 +256,27 @@ mod tests {
             "memory:",
             " s3cret",
             "s3cret ",
+            "s3cret\n",
+            "s3\u{1b}cret",
+            "~/s3cret.db",
+            "~s3cret/x.db",
+            "~",
+            "$HOME/s3cret.db",
+            "/var/$S3CRET/s3cret.db",
+            "/var/x${S}s3cret.db",
+            "s3cret.db?mode=ro",
+            "s3cret.db?",
+            "s3cret%20x.db",
+            "/s3cret/",
+            ".",
+            "..",
+            "/s3cret/..",
+            "\"s3cret.db\"",
+            "'s3cret.db'",
+            "s3cret.db-wal",
+            "s3cret.db-shm",
+            "s3cret.db-journal",
+            "s3cret.db.lock",
         ] {
             let refused = format!("sqlite:{text}").parse::<Location>().expect_err(text);
             assert!(!refused.contains("s3cret") && refused.contains("sqlite:"), "{text}: {refused}");

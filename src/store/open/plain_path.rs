@@ -1,0 +1,71 @@
+//! Whether a text that names a SQLite file is a path and nothing else. What else stands in it would be lost: a shell's `~`, a
+//! URI's parameters, the ending of a log. It would become a part of a file's name, and the ledger another than the one that
+//! is meant.
+
+use std::path::Path;
+
+use crate::store::postgres::dsn;
+
+/// The endings of the files that stand beside a ledger and belong to it.
+const BESIDE: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
+
+/// Refuses what is no plain path, with what to write instead. Nothing of the text is in it, which may hold a password.
+pub(super) fn check(path: &str) -> Result<(), String> {
+    let refused = if is_secret(path) {
+        "a connection string or an address stands where sqlite:PATH has its path: write \
+         postgres://USER:PASSWORD@HOST:PORT/DATABASE alone, or another path"
+    } else if has_scheme(path) || (path.starts_with("//") && !path.starts_with("///")) {
+        "what follows sqlite: is a path and no address: expected sqlite:PATH, such as \
+         sqlite:/var/lib/runledger/ledger.db; a name with a colon begins with ./"
+    } else if path.trim() != path || path.contains(char::is_control) {
+        "what follows sqlite: begins or ends with a space, or has a control character in it: write the path alone, without \
+         them"
+    } else if path.starts_with(['"', '\'']) {
+        "what follows sqlite: begins with a quotation mark, which is no part of a path here: write sqlite:PATH without it"
+    } else if path.starts_with('~') {
+        "no shell reads what follows sqlite:, so ~ is not the home folder there: write the whole path, such as \
+         sqlite:/home/you/ledger.db; a name that begins with ~ begins with ./"
+    } else if path.starts_with('$') || path.contains("/$") || path.contains("${") || path.contains("$(") {
+        "no shell reads what follows sqlite:, so the variable in it has no value there: write the path itself, such as \
+         sqlite:/var/lib/runledger/ledger.db"
+    } else if path.contains('?') {
+        "what follows sqlite: takes no parameters after a question mark: write the path alone, such as \
+         sqlite:/var/lib/runledger/ledger.db"
+    } else if has_escape(path) {
+        "what follows sqlite: is a path and no URI, so % and two digits stand for no other character there: write the \
+         character itself, such as a space"
+    } else if path.ends_with('/') || Path::new(path).file_name().is_none() {
+        "what follows sqlite: names a folder: name the file in it, such as sqlite:/var/lib/runledger/ledger.db"
+    } else if BESIDE.iter().any(|ending| path.ends_with(ending)) {
+        "what follows sqlite: ends as the files beside a ledger do, which hold its log (-wal, -journal), the index of that \
+         (-shm) and its lock (.lock): name the ledger's own file, without that ending"
+    } else {
+        return Ok(());
+    };
+    Err(refused.to_owned())
+}
+
+/// Whether a text that should be a path may have a password in it: it is an address, pairs of a connection string, or
+/// has something like `USER:PASSWORD@`. As a path it would become a file's name, and stand in errors.
+#[must_use]
+pub fn is_secret(text: &str) -> bool {
+    let text = text.trim();
+    let has_user = text.find(':').zip(text.rfind('@')).is_some_and(|(colon, at)| colon < at);
+    has_user
+        || text.contains("://")
+        || dsn::is_connection_string(text)
+        || text.to_ascii_lowercase().contains("password=")
+}
+
+/// Whether a text begins with a scheme (`file:`, and `C:` of other systems), or with a special name of SQLite's
+/// (`:memory:`).
+fn has_scheme(path: &str) -> bool {
+    path.split_once(':').is_some_and(|(scheme, _)| {
+        !scheme.contains(|next: char| !next.is_ascii_alphanumeric() && !"+-.".contains(next))
+    })
+}
+
+/// Whether a text has a character as URIs escape it.
+fn has_escape(path: &str) -> bool {
+    path.as_bytes().windows(3).any(|three| three[0] == b'%' && three[1..].iter().all(u8::is_ascii_hexdigit))
+}
