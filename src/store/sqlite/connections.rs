@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::generation::{self, Turns};
-use super::identity::Identity;
+use super::identity::{Identity, LOOK_EVERY, Part};
 use super::{errors, open};
 use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::store::{PoolUse, StoreError};
-use crate::telemetry::{record, traces};
+use crate::telemetry::{chain, record, traces};
 
 /// All connections, and the identity of the file that they are to, with the locks that they work under: the locks are
 /// released after the last connection.
@@ -150,10 +150,47 @@ impl Connections {
     }
 
     /// Resolves once the file is not the ledger's any more; never where there is no file.
-    pub(super) async fn lost(&self) -> String {
-        match &self.identity {
-            Some(identity) => identity.lost().await,
-            None => std::future::pending().await,
+    pub(super) async fn lost(self: &Arc<Self>) -> String {
+        let (Some(identity), Some(turns)) = (&self.identity, &self.turns) else { return std::future::pending().await };
+        let looks = async {
+            let mut tick = interval(LOOK_EVERY);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut seen = None;
+            loop {
+                tick.tick().await;
+                let (looking, written) = (identity.clone(), turns.written());
+                let look = move || {
+                    looking.look_around();
+                    looking.shorter(written)
+                };
+                // A file system that hangs holds this thread and nothing else.
+                let shorter = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+                if let Some(part) = shorter.filter(|_| shorter == seen) {
+                    self.ask_the_writer(part).await;
+                }
+                seen = shorter;
+            }
+        };
+        tokio::select! {
+            sentence = identity.lost() => sentence,
+            never = looks => never,
+        }
+    }
+
+    /// Looks at a part that seems to be cut between two jobs of the writer, who writes to none meanwhile.
+    async fn ask_the_writer(self: &Arc<Self>, part: Part) {
+        let (Some(identity), Some(turns)) = (self.identity.clone(), self.turns.clone()) else { return };
+        let look = move |writer: &mut Connection| {
+            let is_cut = match part {
+                Part::Database => identity.shorter(0) == Some(part),
+                Part::Log => turns.is_cut(writer, identity.log()),
+            };
+            if is_cut {
+                identity.cut(part);
+            }
+        };
+        if let Err(error) = self.write(look).await {
+            tracing::debug!(error = chain(&error), "the parts of the ledger were looked at");
         }
     }
 
@@ -185,6 +222,13 @@ impl Connections {
                     && let Err(error) = generation::close(&mut writer)
                 {
                     tracing::debug!(%error, "the write-ahead log was not stamped");
+                }
+                if connections.identity.as_ref().is_some_and(|identity| identity.is_cut()) {
+                    // What is left of both parts is for whoever mends it.
+                    if let Err(error) = open::keep_log(&writer, true) {
+                        tracing::warn!(%error, "the write-ahead log may be written into the file");
+                    }
+                    continue;
                 }
                 if lost {
                     // A process that has the file open under another name may hold a lock for as long as it likes.

@@ -2,8 +2,9 @@
 //!
 //! SQLite goes on writing into a file that was deleted or renamed, and into such a write-ahead log, as if nothing had
 //! happened; a process that opens the name next finds none of these writes. So after each write, before it is
-//! answered, both names must still mean the files that were opened, and once a second where nobody writes. When they
-//! do not, the store is lost: for this process, for good.
+//! answered, both names must still mean the files that were opened, and once a second where nobody writes. Once a second,
+//! too, both files must be as long as what was written into them: SQLite goes on behind the hole of one that was cut. When
+//! that does not hold, the store is lost: for this process, for good.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -11,18 +12,17 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::SetOnce;
-use tokio::time::{MissedTickBehavior, interval};
 
-use super::errors;
 use super::lock::FileLock;
+use super::{errors, log};
 use crate::store::{OpenError, StoreError};
 
 /// The time from one look to the next while nobody writes.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +57,17 @@ pub(super) struct Identity {
     log: Named,
     lock: Mutex<Option<FileLock>>,
     lost: SetOnce<String>,
+    /// Whether it is lost since a part was cut: then what is left stays as it is.
+    is_cut: AtomicBool,
     /// Whether a second name was logged.
     linked: AtomicBool,
+}
+
+/// A part of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Database,
+    Log,
 }
 
 /// A name, and the file that it must mean.
@@ -85,7 +94,14 @@ impl Identity {
         log.push("-wal");
         let log = Named { inode: Inode::of(&fs::metadata(&log).map_err(failed)?), path: log.into() };
         let lock = Mutex::new(Some(lock));
-        let identity = Self { database, log, lock, lost: SetOnce::new(), linked: AtomicBool::new(false) };
+        let identity = Self {
+            database,
+            log,
+            lock,
+            lost: SetOnce::new(),
+            is_cut: AtomicBool::new(false),
+            linked: AtomicBool::new(false),
+        };
         match identity.look() {
             Ok(()) => Ok(identity),
             Err(error) => Err(OpenError::Failed { location: path.display().to_string(), source: error.into() }),
@@ -107,6 +123,11 @@ impl Identity {
             (Meaning::Same, Meaning::Same) => return Ok(()),
             // Closed: SQLite has removed the log itself.
             (_, _) if self.lock().is_none() => return Ok(()),
+            // Of a file without a page, SQLite removes the log.
+            (Meaning::Same, _) if self.is_short() => {
+                self.cut(Part::Database);
+                return self.known();
+            }
             (Meaning::Same, log) => self.without_log(log),
             (database @ (Meaning::Other | Meaning::Nothing), _) => self.without_database(database),
         };
@@ -115,22 +136,42 @@ impl Identity {
         self.known()
     }
 
-    /// Looks once a second, and gives the reason once the store is lost.
-    pub(super) async fn lost(self: &Arc<Self>) -> String {
-        let looks = async {
-            let mut tick = interval(LOOK_EVERY);
-            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                tick.tick().await;
-                let identity = self.clone();
-                // A file system that hangs holds this thread and nothing else.
-                let _looked = tokio::task::spawn_blocking(move || identity.look_around()).await;
-            }
-        };
-        tokio::select! {
-            sentence = self.lost.wait() => sentence.clone(),
-            never = looks => never,
+    /// Gives the reason once the store is lost.
+    pub(super) async fn lost(&self) -> String {
+        self.lost.wait().await.clone()
+    }
+
+    /// The part that is shorter than what was written into it, as it seems: a commit or a checkpoint may be on its way.
+    pub(super) fn shorter(&self, written: u64) -> Option<Part> {
+        if self.is_short() {
+            Some(Part::Database)
+        } else if !log::reaches(&self.log.path, written).unwrap_or(true) {
+            Some(Part::Log)
+        } else {
+            None
         }
+    }
+
+    /// Whether the file is shorter than its header says, as it seems. One that cannot be looked at is not judged.
+    fn is_short(&self) -> bool {
+        self.lock().as_ref().is_some_and(|lock| !lock.is_whole().unwrap_or(true))
+    }
+
+    /// Notes that a part was cut: the store is lost.
+    pub(super) fn cut(&self, part: Part) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        // The first sentence stays.
+        let _first = self.lost.set(self.without_all(part));
+    }
+
+    /// Whether a part was cut.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::Relaxed)
+    }
+
+    /// The place of the log.
+    pub(super) fn log(&self) -> &Path {
+        &self.log.path
     }
 
     /// Releases the locks, after SQLite has closed its connections.
@@ -138,7 +179,7 @@ impl Identity {
         drop(self.lock().take());
     }
 
-    fn look_around(&self) {
+    pub(super) fn look_around(&self) {
         if self.look().is_err() {
             return;
         }
@@ -184,6 +225,18 @@ impl Identity {
                  acknowledged until then are brought into {database}: leave the log away and start again"
             ),
         }
+    }
+
+    fn without_all(&self, part: Part) -> String {
+        let (database, log) = (self.database.path.display(), self.log.path.display());
+        let cut = match part {
+            Part::Database => format!("file {database}"),
+            Part::Log => format!("write-ahead log {log}"),
+        };
+        format!(
+            "the ledger's {cut} was cut while it was served, and calls that were acknowledged until then went with it; what is \
+             left was not touched: move {database} and its log away, and put a backup in their place before the next start"
+        )
     }
 
     /// The number of names of the database file; 1 where that cannot be told.

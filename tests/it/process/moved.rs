@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::calls::{Step, ask};
 use super::data::Data;
 use super::load::Load;
-use super::server::{SOON, Server, run};
+use super::server::{SOON, Server, eventually, run};
 
 /// A mishap to the files.
 #[derive(Clone, Copy, Debug)]
@@ -194,4 +194,108 @@ async fn a_second_name_under_a_server_lets_no_second_server_in_and_is_told_once(
     ask(&mut client, "run-2", Step::Start, "request").await.unwrap();
     is_read(&files.path("ledger.db")).await;
     assert_eq!(server.process.said().matches("has another name").count(), 1, "{}", server.process.said());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_is_cut_under_a_server_ends_it_and_what_is_left_stays() {
+    for (name, left) in [("ledger.db", 0), ("ledger.db", 8_192), ("ledger.db-wal", 0), ("ledger.db-wal", 5_000)] {
+        let files = Files::new();
+        let mut server = files.served().await;
+        for run_id in ["run-1", "run-2", "run-3"] {
+            ask(&mut server.client(), run_id, Step::Start, "request").await.unwrap();
+        }
+        let path = files.path(name);
+        assert!(fs::metadata(&path).unwrap().len() > left, "{name}");
+        File::options().write(true).open(&path).unwrap().set_len(left).unwrap();
+        let (code, said) = server.process.exited(SOON).await;
+        let last = said.lines().rfind(|line| line.starts_with("runledger: ")).unwrap_or_default();
+        let wanted = format!("{} was cut while it was served", path.display());
+        assert!(
+            code == 1 && last.contains(&wanted) && last.contains("put a backup in their place"),
+            "{left}: {code}: {said}"
+        );
+        let bytes = fs::metadata(files.path("ledger.db")).unwrap().len();
+        if name == "ledger.db" {
+            assert_eq!(bytes, left, "nothing was written into what is left");
+        }
+        let (code, said) = run(&["serve", "--listen", "127.0.0.1:0", "--store", &store_of(&files)]).await;
+        assert!(code == 1 && !said.contains("listens on"), "{name} {left}: nothing begins anew there: {said}");
+        let (code, said) = run(&["doctor", "--store", &store_of(&files), "--output", "json"]).await;
+        let is_named = ["parts", "damaged"].iter().any(|fault| said.contains(&format!("\"name\":\"{fault}\"")));
+        assert!(code == 1 && is_named, "{name} {left}: {said}");
+    }
+}
+
+fn store_of(files: &Files) -> String {
+    Data::Sqlite(files.path("ledger.db")).store()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_cut_under_load_ends_the_server() {
+    let files = Files::new();
+    let mut server = files.served().await;
+    let (_servers, targets) = watch::channel(vec![server.address]);
+    let mut load = Load::start("run", 8, &targets);
+    load.progresses(100).await;
+    File::options().write(true).open(files.path("ledger.db-wal")).unwrap().set_len(0).unwrap();
+    let (code, said) = server.process.exited(SOON).await;
+    assert!(code == 1 && said.contains("ledger.db-wal was cut while it was served"), "{code}: {said}");
+    load.give_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_another_program_has_written_into_the_file_is_not_cut() {
+    let files = Files::new();
+    let mut server = files.served().await;
+    for run_id in ["run-1", "run-2", "run-3"] {
+        ask(&mut server.client(), run_id, Step::Start, "request").await.unwrap();
+    }
+    let log = files.path("ledger.db-wal");
+    let other = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
+    let busy: i64 = other.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get(0)).unwrap();
+    assert_eq!((busy, fs::metadata(&log).unwrap().len()), (0, 0));
+    // The server looks at it twice, and asks by a write of its own.
+    let written = eventually(SOON, async || (fs::metadata(&log).ok()?.len() > 0).then_some(()));
+    assert!(written.await.is_some(), "{}", server.process.said());
+    ask(&mut server.client(), "run-4", Step::Start, "request").await.unwrap();
+    server.process.kill();
+    drop(other);
+    let contents = Data::Sqlite(files.path("ledger.db")).sound().await;
+    for run_id in ["run-1", "run-2", "run-3", "run-4"] {
+        assert_eq!(contents.made_by(run_id, "request"), [1], "{run_id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_beside_the_file_that_has_another_name_is_served_by_nobody() {
+    for ending in ["-wal", "-shm", "-journal", ".lock"] {
+        let files = Files::new();
+        let mut server = files.served().await;
+        ask(&mut server.client(), "run-1", Step::Start, "request").await.unwrap();
+        server.process.kill();
+        let part = files.path(&format!("ledger.db{ending}"));
+        if !part.exists() {
+            fs::write(&part, OTHER).unwrap();
+        }
+        fs::hard_link(&part, files.path("second")).unwrap();
+        let before = fs::read(&part).unwrap();
+        let (code, said) = run(&["serve", "--listen", "127.0.0.1:0", "--store", &store_of(&files)]).await;
+        assert!(code == 1 && said.contains("is another file as well, by a hard link"), "{ending}: {code}: {said}");
+        assert_eq!(fs::read(&part).unwrap(), before, "{ending}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_that_makes_a_ledger_says_so_and_who_is_refused_beside_a_server_is_told_the_way_to_it() {
+    let files = Files::new();
+    let store = store_of(&files);
+    for wanted in [true, false] {
+        let (code, said) = run(&["migrate", "--store", &store]).await;
+        assert_eq!((code, said.contains("had no ledger: a new one was made")), (0, wanted), "{said}");
+    }
+    let _server = files.served().await;
+    for (command, wanted) in [("preview", "--server HOST:PORT asks that server"), ("run", "it purges by itself")] {
+        let (code, said) = run(&["retention", command, "--store", &store]).await;
+        assert!(code == 3 && said.contains("is in use by another server") && said.contains(wanted), "{code}: {said}");
+    }
 }
