@@ -41,6 +41,9 @@ pub(super) async fn run(args: &MigrateArgs) -> Result<(), Stop> {
     let migrated = store::open::migrate(&location, &options, Arc::new(SystemClock))
         .await
         .context("the migration did not come to its end")?;
+    if migrated.is_new {
+        tell(&format!("{location} had no ledger: a new one was made\n"))?;
+    }
     for name in &migrated.applied {
         tell(&format!("applied {name}\n"))?;
     }

@@ -24,7 +24,7 @@ use crate::config::StoreConfig;
 use crate::domain::{Namespace, Retention};
 use crate::retention::{self, GRACE, Mode, Quiets};
 use crate::store::retention::{Purged, Retained};
-use crate::store::{self, Store};
+use crate::store::{self, OpenError, Store};
 use crate::supervise::Supervisor;
 use crate::telemetry::chain;
 use crate::text::limit;
@@ -144,7 +144,7 @@ pub(super) async fn run(args: RetentionArgs) -> Result<(), Stop> {
         RetentionCommand::Preview(args) => Box::pin(preview(*args)).await,
         RetentionCommand::Run(PurgeArgs { walk, at_once }) => {
             let grace = if at_once { Duration::ZERO } else { GRACE };
-            let (store, retentions) = opened(&walk).await?;
+            let (store, retentions) = opened(&walk, "it purges by itself; stop it, and this command does").await?;
             for of in retentions.iter().filter(|of| is_meant(&walk, of) && retention::is_held(of, grace)) {
                 let ago = super::namespace::lasting(Duration::from_secs(of.unchanged_for.as_secs()));
                 say(&format!(
@@ -171,7 +171,7 @@ async fn preview(args: PreviewArgs) -> Result<(), Stop> {
         let target = selected.target(&server)?;
         return tell(&server::due(&target, timeout, walk.only.as_deref(), keep).await?, &walk.format);
     }
-    let (store, mut retentions) = opened(&walk).await?;
+    let (store, mut retentions) = opened(&walk, "--server HOST:PORT asks that server").await?;
     if let (true, Some(only)) = (keep.is_said(), &walk.only) {
         let only = Namespace::from(only.as_str());
         let named = store.namespaces(std::slice::from_ref(&only)).await.context("the namespaces cannot be read")?;
@@ -206,15 +206,18 @@ fn within(retention: v1::NamespaceRetention) -> Retention {
     }
 }
 
-/// The store that is asked for, and how long its namespaces keep runs.
-async fn opened(args: &WalkArgs) -> Result<(Arc<dyn Store>, Vec<Retained>), Stop> {
+/// The store that is asked for, and how long its namespaces keep runs; `beside` a server that has it, the next step.
+async fn opened(args: &WalkArgs, beside: &str) -> Result<(Arc<dyn Store>, Vec<Retained>), Stop> {
     // A ledger that is not there is not made for this.
     look::open(&args.store.at).await?;
     let location = args.store.location().map_err(Stop::Usage)?;
     let options = args.store.options(false, true);
     let supervisor = Supervisor::new();
     let opened = store::open::open(&location, &options, Arc::new(SystemClock), &supervisor).await;
-    let store: Arc<dyn Store> = opened.map_err(|error| Stop::Unreachable(chain(&error)))?;
+    let store: Arc<dyn Store> = opened.map_err(|error| match error {
+        OpenError::Locked { .. } => Stop::Unreachable(format!("{error}: {beside}")),
+        error => Stop::Unreachable(chain(&error)),
+    })?;
     let retentions = store.retentions().await.context("the namespaces cannot be read")?;
     Ok((store, retentions))
 }

@@ -35,6 +35,8 @@ pub struct Migrated {
     pub applied: Vec<String>,
     /// The number that the schema is at.
     pub at: u32,
+    /// Whether there was no ledger before.
+    pub is_new: bool,
 }
 
 /// Postgres' migrations in order.

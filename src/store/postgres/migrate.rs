@@ -103,7 +103,7 @@ pub(super) async fn prepare(
     let opening = |error| errors::opening(location, error);
     grants::check(client, location, grants::SERVING).await?;
     if let Some((ledger, at)) = usable(client, location, options).await? {
-        return Ok((ledger, Migrated { applied: Vec::new(), at }));
+        return Ok((ledger, Migrated { applied: Vec::new(), at, is_new: false }));
     }
     // The last holder of the lock may have taken all steps: everything is looked at again under it.
     client.query_one(LOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
@@ -113,7 +113,9 @@ pub(super) async fn prepare(
     };
     client.query_one(UNLOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
     match find(client, location).await? {
-        Some(Found { at, ledger: Some(ledger), .. }) => Ok((ledger, Migrated { applied: taken, at })),
+        Some(Found { at, ledger: Some(ledger), .. }) => {
+            Ok((ledger, Migrated { is_new: taken.len() == POSTGRES.len(), applied: taken, at }))
+        }
         Some(_) | None => Err(missing(location)),
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn admit(connection: &Connection, path: &Path) -> Result<(), OpenErro
 /// Refuses a database that this release cannot read: of a newer release, of another program, or not migrated.
 pub(super) fn reads(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     admit(connection, path)?;
-    let found = applied(connection).map_err(|error| errors::open(path, error))?;
+    let found = applied(connection).map_err(|error| errors::reading(path, error))?;
     let needed = SQLITE.last().map_or(0, |step| step.number);
     if found < needed { Err(OpenError::NeedsMigration { found, needed }) } else { Ok(()) }
 }
@@ -67,7 +67,7 @@ pub(super) fn migrate(
         steps.iter().try_for_each(|step| take(connection, step, clock)).map_err(failed)?;
     }
     let at = steps.last().map_or(found, |step| step.number);
-    Ok(Migrated { applied: steps.iter().map(|step| step.name.to_owned()).collect(), at })
+    Ok(Migrated { applied: steps.iter().map(|step| step.name.to_owned()).collect(), at, is_new: found == 0 })
 }
 
 fn applied(connection: &Connection) -> rusqlite::Result<u32> {
