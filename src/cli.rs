@@ -187,6 +187,9 @@ fn read(words: &[OsString]) -> Result<Cli, Misread> {
     let matches = context::ambient::read(command.clone(), words).map_err(Misread::Words)?;
     command.build();
     emptiness::refused(&mut command, &matches).map_err(Misread::Words)?;
+    let mut with_variables = Cli::command();
+    with_variables.build();
+    emptiness::refused_variable(&mut with_variables, &matches).map_err(Misread::Words)?;
     let about = match matches.subcommand() {
         Some(("serve", about)) => Some(about),
         Some(("config", matches)) => matches.subcommand_matches("show"),

@@ -8,7 +8,7 @@ mod telemetry;
 mod tls;
 
 use std::convert::Infallible;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -357,15 +357,27 @@ impl ServeConfig {
     }
 }
 
-/// The command with every empty variable unset: a chart or a shell may leave a variable empty that has no value.
+/// The command with every empty variable unset: whoever reads its words refuses those of the command that is called, by
+/// their names.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
 pub fn without_empty_variables(command: Command) -> Command {
     let unset = |arg: clap::Arg| {
-        let empty = arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
-        if empty { arg.env(Resettable::Reset) } else { arg }
+        if arg.get_env().is_some_and(is_empty_variable) { arg.env(Resettable::Reset) } else { arg }
     };
     command.mut_args(unset).mut_subcommands(without_empty_variables)
+}
+
+/// Whether a variable is there and has no value.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
+pub fn is_empty_variable(name: &OsStr) -> bool {
+    std::env::var_os(name).is_some_and(|value| value.is_empty())
+}
+
+/// The refusal of a variable of the process's own that has no value: an empty text is never taken for none.
+#[must_use]
+pub fn empty_variable(name: &str) -> String {
+    format!("the variable {name} is empty: give it a value, or unset it")
 }
 
 /// The values of the process's own variables, which an error of the command line may show.
@@ -408,7 +420,11 @@ pub fn contexts_file() -> Option<PathBuf> {
 ///
 /// The variable's value is no token. The value is not shown.
 pub fn token() -> Result<Option<Token>, String> {
-    let Some(value) = variable("RUNLEDGER_TOKEN") else { return Ok(None) };
+    const NAME: &str = "RUNLEDGER_TOKEN";
+    if is_empty_variable(NAME.as_ref()) {
+        return Err(empty_variable(NAME));
+    }
+    let Some(value) = variable(NAME) else { return Ok(None) };
     let token = value.to_str().map(Token::of_value);
     match token {
         Some(Ok(token)) => Ok(Some(token)),

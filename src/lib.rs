@@ -118,7 +118,7 @@
 //! - A setting is said once, by its flag: what it means, its default, the values that it takes. A file and the
 //!   environment name the same settings, and the reference is made of them.
 //! - A text that says a time, a duration, a size or a number is read by [`text`], wherever it stands: wholly, or it is
-//!   refused. An empty text of a flag or a file is never taken for none; an empty variable is none.
+//!   refused. An empty text of a flag, a file or a variable is never taken for none.
 //! - The principal of an event is the server's own finding. A caller that is confined to its agents writes no run of
 //!   others: [`domain::decide`] refuses it, whatever the call. What another holds is suspended, and what waits is
 //!   approved, by an operator alone, and never by an identity that executed it,

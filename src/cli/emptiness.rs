@@ -1,6 +1,6 @@
-//! Empty texts on the command line. A script leaves one where a variable of its own is unset: it is never taken for a
-//! flag that was not given, but refused. What a command cannot do without is left to whoever checks its form: it is never
-//! taken for absent.
+//! Empty texts on the command line, and in the variables that stand for flags. A script leaves one where a variable of its
+//! own is unset: it is never taken for a flag that was not given, but refused. What a command cannot do without is left to
+//! whoever checks its form: it is never taken for absent.
 
 use std::ffi::OsString;
 
@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 
+use crate::config;
 use crate::text::MaybeEmpty;
 
 /// Refuses an empty text on a command line that is understood otherwise.
@@ -25,6 +26,33 @@ pub(super) fn refused(command: &mut Command, matches: &ArgMatches) -> Result<(),
     match matches.subcommand() {
         Some((name, matches)) => match command.find_subcommand_mut(name) {
             Some(inner) => refused(inner, matches),
+            None => Ok(()),
+        },
+        None => Ok(()),
+    }
+}
+
+/// Refuses an empty variable of the command that is called, unless its flag is given. The `command` still has its variables,
+/// and was built.
+///
+/// # Errors
+///
+/// The variable that is empty.
+pub(super) fn refused_variable(command: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let is_given = |arg: &Arg| {
+        let id = arg.get_id().as_str();
+        matches.try_contains_id(id).unwrap_or(false) && matches.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    let empty = command.get_arguments().filter(|arg| !is_given(arg)).find_map(|arg| {
+        let name = arg.get_env()?;
+        config::is_empty_variable(name).then(|| config::empty_variable(&name.to_string_lossy()))
+    });
+    if let Some(sentence) = empty {
+        return Err(command.error(ErrorKind::InvalidValue, sentence));
+    }
+    match matches.subcommand() {
+        Some((name, matches)) => match command.find_subcommand_mut(name) {
+            Some(inner) => refused_variable(inner, matches),
             None => Ok(()),
         },
         None => Ok(()),

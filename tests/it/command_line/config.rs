@@ -85,7 +85,7 @@ async fn a_flag_is_above_the_environment_which_is_above_the_file_which_is_above_
     let settings = Settings::of("connections = 11\nclient_connections = 12\nwait_max = \"13s\"\nauth = [\"none\"]\n");
     let name = settings.name();
     let mut command = settings.command(&["config", "show", &name, "--client-connections", "22"]);
-    command.env("RUNLEDGER_CLIENT_CONNECTIONS", "32").env("RUNLEDGER_WAIT_MAX", "33s").env("RUNLEDGER_LOG", "");
+    command.env("RUNLEDGER_CLIENT_CONNECTIONS", "32").env("RUNLEDGER_WAIT_MAX", "33s");
     command.env("RUNLEDGER_STORE", "postgres://app:hunter2@db/runs");
     let shown = ran(command).await;
     assert_eq!((shown.code, shown.err.as_str()), (0, ""));

@@ -1,9 +1,13 @@
 //! The same by the binary itself: what it refuses, and what it says.
 
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt as _, stream};
 use serde_json::json as value;
 use tempfile::TempDir;
 
 use crate::command_line::cli::{cli, command, done, json, ran};
+use crate::command_line::{every_command, path};
 use crate::support::server::Server;
 
 /// What a command that makes no sense says.
@@ -66,10 +70,50 @@ async fn an_empty_text_is_never_taken_for_absent() {
     done(server, &["run", "start", "--task-thread-id", "t", "--run-id", "r", "--workflow", "w"]).await;
     let run = &json(server, &["run", "update", "r", "--workflow", ""]).await[0]["run"];
     assert_eq!(run["workflowId"], value!(null), "{run}");
-    // An empty variable is none.
-    let mut with_variable = command(server, &["run", "get", "r", "-q"]);
-    with_variable.env("RUNLEDGER_NAMESPACE", "").env("RUNLEDGER_AGENT_ID", "").env("RUNLEDGER_CONTEXT", "");
-    assert_eq!(self::ran(with_variable).await.out, "r\n");
+}
+
+/// The words of a command, with those that it does not do without.
+fn with_what_it_needs(called: &str) -> Vec<String> {
+    let command = every_command().into_iter().skip(1).find(|command| path(command) == called).unwrap();
+    let mut words: Vec<String> = called.split(' ').map(str::to_owned).collect();
+    let needed = command.get_arguments().filter(|arg| arg.is_required_set() && arg.get_long() != Some("store"));
+    for arg in needed {
+        words.extend(arg.get_long().map(|long| format!("--{long}")));
+        words.push(arg.get_possible_values().first().map_or("1", |value| value.get_name()).to_owned());
+    }
+    words
+}
+
+#[tokio::test]
+async fn an_empty_variable_is_refused_by_every_command_that_reads_it() {
+    let server = Server::start("memory").await;
+    let mut seen = BTreeMap::new();
+    for command in every_command().into_iter().skip(1).filter(|command| !command.is_subcommand_required_set()) {
+        for arg in command.get_arguments() {
+            if let Some(variable) = arg.get_env() {
+                // One command for each family tries each variable.
+                let family = path(&command).split(' ').next().unwrap().to_owned();
+                seen.entry((family, variable.to_str().unwrap().to_owned()))
+                    .or_insert_with(|| path(&command).to_owned());
+            }
+        }
+    }
+    assert!(seen.len() > 100, "{}", seen.len());
+    let token = ("run".to_owned(), "RUNLEDGER_TOKEN".to_owned());
+    let tried = seen.into_iter().chain([(token, "run get".to_owned())]).map(async |((_, variable), path)| {
+        let words = with_what_it_needs(&path);
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let mut command = command(server.address(), &words);
+        command.env(&variable, "");
+        let ran = ran(command).await;
+        let wanted = format!("the variable {variable} is empty: give it a value, or unset it");
+        assert!(ran.code == 2 && ran.err.contains(&wanted), "{words:?}: {}: {}", ran.code, ran.err);
+    });
+    stream::iter(tried).buffer_unordered(4).collect::<Vec<_>>().await;
+    // A flag that is given says it in the place of its variable.
+    let mut with_flag = command(server.address(), &["run", "list", "-q", "--namespace", "default"]);
+    with_flag.env("RUNLEDGER_NAMESPACE", "");
+    assert_eq!(ran(with_flag).await.code, 0);
 }
 
 #[tokio::test]
@@ -176,4 +220,48 @@ async fn a_preview_says_what_another_retention_would_purge_by_the_store_and_by_a
     let by_store = ["retention", "preview", "--store", &store, "--only", "default"];
     assert_eq!(due(&[&by_store[..], &["--keep", "1ms"]].concat()).await, [(all.to_owned(), 1, 2)]);
     assert_eq!(due(&[&by_store[..], &["--keep", "1h"]].concat()).await, [(all.to_owned(), 0, 0)]);
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_plainly_a_path_is_refused_by_every_command_that_takes_one() {
+    let directory = TempDir::new().unwrap();
+    let settings = directory.path().join("settings.toml");
+    let mut seen = 0;
+    for called in every_command().into_iter().skip(1) {
+        if !called.get_arguments().any(|arg| arg.get_long() == Some("store")) || path(&called) == "config show" {
+            continue;
+        }
+        seen += 1;
+        let words = with_what_it_needs(path(&called));
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        for (text, wanted) in [
+            ("~/x.db", "no shell reads"),
+            ("$HOME/x.db", "no shell reads"),
+            ("x.db?mode=ro", "takes no parameters"),
+            ("file:x.db", "is a path and no address"),
+            ("x%20y.db", "no URI"),
+            ("x.db ", "a space"),
+            ("x.db-wal", "without that ending"),
+            ("x.db.lock", "without that ending"),
+            ("x/", "names a folder"),
+        ] {
+            let store = format!("sqlite:{text}");
+            let mut tried = vec![command("", &[&words[..], &["--store", &store]].concat())];
+            if called.get_arguments().any(|arg| arg.get_env().is_some_and(|name| name == "RUNLEDGER_STORE")) {
+                let mut by_variable = command("", &words);
+                by_variable.env("RUNLEDGER_STORE", &store);
+                std::fs::write(&settings, format!("store = {store:?}\n")).unwrap();
+                tried.extend([by_variable, command("", &[&words[..], &["--config", "settings.toml"]].concat())]);
+            }
+            for mut command in tried {
+                command.env_remove("RUNLEDGER_SERVER").current_dir(directory.path());
+                let said = format!("{command:?}");
+                let ran = ran(command).await;
+                assert!(ran.code != 0 && ran.err.contains(wanted), "{said}: {}: {}", ran.code, ran.err);
+            }
+        }
+    }
+    assert!(seen >= 6, "{seen}");
+    let made: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(made, ["settings.toml"]);
 }
