@@ -117,6 +117,8 @@ async fn connection(
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT_MAX).max_buf_size(HEAD_BYTES_MAX);
+    // The date would be of the machine's clock, of which the library bears no year after 9999.
+    builder.auto_date_header(false);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), answers));
     let age = Instant::now() + AGE_MAX;
     let over = || async {

@@ -1,11 +1,12 @@
 //! The one place that reads the machine's clock and draws random ids and keys. Everything else is given
-//! them.
+//! them. A clock that shows a time which cannot be written is held at the nearest one that can.
 
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::time::{ClockId, clock_gettime};
-use uuid::Uuid;
+use uuid::{ContextV7, Timestamp, Uuid};
 
 use crate::domain::Time;
 
@@ -26,9 +27,8 @@ pub trait Clock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     fn now(&self) -> Time {
-        Time::from_micros(jiff::Timestamp::now().as_microsecond())
+        Time::from_micros(micros())
     }
 
     fn elapsed(&self) -> Duration {
@@ -43,11 +43,40 @@ impl Clock for SystemClock {
     }
 }
 
+/// The microseconds since 1970, or before it, that the machine's clock shows.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+fn micros() -> i64 {
+    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => micros(since),
+        Err(before) => -micros(before.duration()),
+    }
+}
+
+/// Refuses to begin on a machine whose clock shows a time that cannot be written. Libraries read the clock as well, and
+/// take times before 1970 for impossible.
+///
+/// # Errors
+///
+/// The time that is shown, and what to do.
+pub fn admit() -> Result<(), String> {
+    let shown = micros();
+    let when = match shown {
+        ..0 => "before 1970",
+        _ if Time::from_micros(shown).micros() != shown => "after the year 9999",
+        _ => return Ok(()),
+    };
+    Err(format!("the clock of this machine shows a time {when}: set it first; nothing was done"))
+}
+
+/// The last id that was drawn, so that the next one sorts after it.
+static DRAWN: Mutex<ContextV7> = Mutex::new(ContextV7::new());
+
 /// A fresh id that sorts by the time when it was drawn (UUIDv7).
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the one place that draws ids")]
 pub fn draw_id() -> Uuid {
-    Uuid::now_v7()
+    let since = Duration::from_micros(u64::try_from(SystemClock.now().micros()).unwrap_or(0));
+    Uuid::new_v7(Timestamp::from_unix(&DRAWN, since.as_secs(), since.subsec_nanos()))
 }
 
 /// A fresh secret, of the system's cryptographic random numbers.

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use runledger::config::ambient;
-use runledger::{cli, private, stdio};
+use runledger::{cli, clock, private, stdio};
 use rustix::process::{Resource, getrlimit};
 use tikv_jemallocator::Jemalloc;
 use tokio::runtime::Runtime;
@@ -29,6 +29,10 @@ fn main() -> ExitCode {
     private::keep_owners_rights();
     if let Some(files_max) = getrlimit(Resource::Nofile).current.filter(|files| *files < DESCRIPTORS_MIN) {
         stdio::err().say(&format!("runledger: the process may open {files_max} files at once: raise ulimit -n\n"));
+        return ExitCode::FAILURE;
+    }
+    if let Err(sentence) = clock::admit() {
+        stdio::err().say(&format!("runledger: {sentence}\n"));
         return ExitCode::FAILURE;
     }
     let cli = match cli::parse(std::env::args_os()) {

@@ -230,7 +230,8 @@ pub async fn keep(store: Arc<dyn Purges>, interval: Duration, stop: Cancellation
         let for_s = store.unattended().as_secs();
         tracing::info!(
             for_s,
-            "by the store's clock nobody has served for so long: nothing is purged within the next hour"
+            "by the store's clock nobody has served for so long: leases and deadlines that were due meanwhile end now, and \
+             nothing is purged within the next hour"
         );
     }
     loop {

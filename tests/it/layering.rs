@@ -1,5 +1,6 @@
 //! The table of the modules that each module may use, held against every file under `src`.
 
+mod clocks;
 mod reading;
 mod source;
 mod writing;
@@ -125,7 +126,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    ("main", &["app", "cli", "config", "private", "stdio"]),
+    ("main", &["app", "cli", "clock", "config", "private", "stdio"]),
 ];
 
 /// Modules inside others that only their neighbours may name, and these neighbours.

@@ -1,6 +1,8 @@
 //! Machines with wrong clocks: on Postgres the database's clock says what time it is, and on SQLite the server's; and what is
 //! over is over by the time that passes, also in ledgers that the release before left with a time to come.
 
+mod extremes;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
