@@ -67,6 +67,7 @@ const TRIED: &[(&str, &str, &str)] = &[
     ("clock_ahead", BROKEN, "\"clock_ahead\""),
     ("not_serving", BROKEN, "\"not_serving\""),
     ("replica_silent", DOCTOR, "does not answer"),
+    ("machine_clock", "tests/it/process/clocks.rs", "The clock of the machine of"),
     ("replica_of_another_ledger", DOCTOR, "serves another ledger"),
     ("command_waits", DOCTOR, "has waited at"),
 ];
