@@ -27,7 +27,7 @@ use crate::auth::reload::AccessFile;
 use crate::auth::{Gate, Trusted};
 use crate::authority::{self, Authority, AuthoritySlot, Turns, WaitMax};
 use crate::claims::{self, Claims};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, CredentialClock, SystemClock};
 use crate::config::{Identity, ServeConfig};
 use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
 use crate::feed::{self, Feed};
@@ -105,7 +105,8 @@ async fn run(
     supervisor: Supervisor,
 ) -> anyhow::Result<()> {
     let config = settings.config.clone();
-    let tls = config.tls.files().map(|files| Tls::load(files, Arc::new(SystemClock))).transpose()?.map(Arc::new);
+    let clock: Arc<dyn Clock> = Arc::new(CredentialClock::beside(SystemClock));
+    let tls = config.tls.files().map(|files| Tls::load(files, clock.clone())).transpose()?.map(Arc::new);
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
     let admin = AdminPort::bind(&config).await?;
@@ -152,7 +153,7 @@ async fn run(
         CallerLimits { calls_per_second: config.caller_calls_per_second, open_calls: config.caller_open_calls };
     memory::give_back_freed();
     let memory = Arc::new(Memory::new(config.memory_limit));
-    let gate = gate(&config, looks.clone(), &supervisor)?;
+    let gate = gate(&config, looks.clone(), clock, &supervisor)?;
     let totals = Arc::new(Totals::new(callers, memory.clone()));
     gauges::of_build(location.kind());
     gauges::of_process(&totals, &slot, tls.as_ref(), &gate);
@@ -247,15 +248,20 @@ fn takes_certificates(config: &ServeConfig) -> bool {
 }
 
 /// The gate that calls pass. Its rules follow the access file.
-fn gate(config: &ServeConfig, looks: Looks, supervisor: &Supervisor) -> anyhow::Result<Arc<Gate>> {
+fn gate(
+    config: &ServeConfig,
+    looks: Looks,
+    clock: Arc<dyn Clock>,
+    supervisor: &Supervisor,
+) -> anyhow::Result<Arc<Gate>> {
     let (access_file, kinds) = match config.identity().map_err(anyhow::Error::msg)? {
         Identity::Believed => return Ok(Arc::new(Gate::open())),
         Identity::Proven { access_file, kinds } => (access_file, kinds),
     };
     let (file, kinds, rules) =
         AccessFile::open(access_file, kinds, takes_certificates(config)).map_err(anyhow::Error::msg)?;
-    let trusted = Trusted::new(rules, Arc::new(SystemClock))?;
-    let gate = Arc::new(Gate::of(kinds, trusted, Arc::new(SystemClock)));
+    let trusted = Trusted::new(rules, clock.clone())?;
+    let gate = Arc::new(Gate::of(kinds, trusted, clock));
     let (stop, following) = (supervisor.stop(), file.follow(gate.clone(), looks));
     supervisor.vital("identity", async move {
         tokio::select! {

@@ -1,6 +1,8 @@
 //! The one place that reads the machine's clock and draws random ids and keys. Everything else is given
 //! them. A clock that shows a time which cannot be written is held at the nearest one that can.
 
+mod credentials;
+
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,12 +10,19 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::time::{ClockId, clock_gettime};
 use uuid::{ContextV7, Timestamp, Uuid};
 
+pub use self::credentials::CredentialClock;
 use crate::domain::Time;
 
 /// Tells the time to a store that has no clock of its own, and how much time has passed to every store.
 pub trait Clock: Send + Sync + 'static {
     /// The time now. It is set now and then, forward and back.
     fn now(&self) -> Time;
+
+    /// The latest time that it may be. What begins at a time has begun by it: another one than the time now only of a clock that
+    /// waits before it follows one that was set forward.
+    fn latest(&self) -> Time {
+        self.now()
+    }
 
     /// The time that has passed since some moment, also while the machine slept. Nobody sets it. By default it goes with the
     /// time now, of a clock that nobody sets.

@@ -11,6 +11,7 @@
 //! Invariant: no key is in a log line, an error or a `Debug`.
 
 mod certificate;
+mod clients;
 mod error;
 mod expiry;
 mod files;
@@ -52,7 +53,7 @@ impl Tls {
     ///
     /// A file cannot be read, is not what it should be, or does not fit the others.
     pub fn load(files: TlsFiles, clock: Arc<dyn Clock>) -> Result<Self, TlsError> {
-        let offer = Offer::new(&files, &files.read()?)?;
+        let offer = Offer::new(&files, &files.read()?, &clock)?;
         Ok(Self {
             files,
             offer: watch::Sender::new(Arc::new(offer)),

@@ -177,6 +177,18 @@ impl Gate {
             });
         }
     }
+
+    /// Ends the streams and waits whose credential has ended by now: their own timers do not know of a time for which the
+    /// machine slept, nor of a clock that was set.
+    pub fn end_expired(&self) {
+        if let Some(checked) = &self.0 {
+            let now = checked.clock.now();
+            sessions::held(&checked.sessions).end_denied(|session| match session.expires_at {
+                Some(end) if end.plus_ms(SKEW_MS) <= now => Err(BadCredential::Expired.into()),
+                Some(_) | None => Ok(()),
+            });
+        }
+    }
 }
 
 /// Lets a caller in who is believed. Health and reflection name nobody.

@@ -156,7 +156,7 @@ impl Jwts {
         let Token { algorithm, key_id, claims, signed, signature } = Token::parse(token)?;
         let (place, followed) = self.issuer_of(&claims)?;
         // The claims are checked first, and are not kept while the token waits: they take far more memory than it.
-        let _unproven = claims::prove(claims, &followed.issuer, self.clock.now())?;
+        let _unproven = claims::prove(claims, &followed.issuer, &*self.clock)?;
         let (key, generation) = followed.keys.key(key_id.as_deref(), algorithm).await?;
         let _turn = self.turns.turn(caller, TURN_WAIT_MAX).await.map_err(|_waited| JwtRefused::Busy)?;
         // Calls that came with one new token at once: the first has verified it.
@@ -166,7 +166,7 @@ impl Jwts {
         if !key.verifies(signed, &signature) {
             return Err(JwtRefused::Signature);
         }
-        let proof = Arc::new(claims::prove(Token::parse(token)?.claims, &followed.issuer, self.clock.now())?);
+        let proof = Arc::new(claims::prove(Token::parse(token)?.claims, &followed.issuer, &*self.clock)?);
         self.verified.insert(token, Arc::clone(&proof), place, generation);
         Ok(proof)
     }

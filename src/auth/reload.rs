@@ -55,7 +55,7 @@ impl AccessFile {
         let Some(mut trusted) = gate.trusted() else { return std::future::pending().await };
         loop {
             let rules = tokio::select! {
-                rules = self.changed(&mut looks) => rules,
+                rules = self.changed(&gate, &mut looks) => rules,
                 never = trusted.jwts().follow() => match never {},
             };
             let (tokens, issuers) = (rules.tokens().count(), rules.issuers().len());
@@ -75,11 +75,12 @@ impl AccessFile {
         }
     }
 
-    /// Waits until the file has other rules.
-    async fn changed(&mut self, looks: &mut Looks) -> Rules {
+    /// Waits until the file has other rules, and ends meanwhile what their time ends.
+    async fn changed(&mut self, gate: &Gate, looks: &mut Looks) -> Rules {
         let (mut is_unreadable, mut wrong) = (false, None);
         loop {
             looks.next().await;
+            gate.end_expired();
             let (file, seen) = (self.clone(), self.seen);
             // A large file takes its time, and so does a pod's token on a slow disk.
             let look = tokio::task::spawn_blocking(move || file.look(seen));

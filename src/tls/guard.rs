@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::domain::Time;
 use crate::telemetry::chain;
 
-/// The longest time between two looks at the clock. The machine's clock may be set, and a machine may sleep.
+/// The longest time between two looks at the clock: timers do not know of a clock that was set, nor of a time of sleep.
 const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// See the module.
@@ -64,7 +64,7 @@ impl Guard {
             }
             // Thousands of chains may be due together, and calls are not to wait for all of them.
             let _turn = self.turns.acquire().await.expect("never closed");
-            if let Err(error) = trust.verify(&self.chain, now) {
+            if let Err(error) = trust.verify(&self.chain) {
                 return chain(&error);
             }
             (self.verified_at, self.verified_by) = (now, Some(trust.digest));

@@ -2,20 +2,20 @@
 //! files.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig};
 use x509_parser::prelude::{CertificateRevocationList, FromDer as _, X509Certificate};
 
 use super::certificate::time;
+use super::clients::Clients;
 use super::expiry::Term;
 use super::files::{Contents, Digest};
 use super::{ClientAuth, ClientFiles, TlsError, TlsFiles};
+use crate::clock::Clock;
 use crate::domain::Time;
 
 /// The one protocol that is spoken inside TLS.
@@ -34,11 +34,11 @@ pub(super) struct Offer {
 #[derive(Clone)]
 pub(super) struct Trust {
     pub(super) digest: Digest,
-    verifier: Arc<dyn ClientCertVerifier>,
+    verifier: Clients,
 }
 
 impl Offer {
-    pub(super) fn new(files: &TlsFiles, contents: &Contents) -> Result<Self, TlsError> {
+    pub(super) fn new(files: &TlsFiles, contents: &Contents, clock: &Arc<dyn Clock>) -> Result<Self, TlsError> {
         let chain = certificates(files, contents)?;
         if !is_for_servers(&chain[0]) {
             let what = "is a certificate that clients refuse: its extended key usage is not for servers (serverAuth)";
@@ -49,7 +49,7 @@ impl Offer {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let trust = match (&files.client, &contents.client_ca) {
             (Some(client), Some(ca)) => {
-                let (trust, term) = Trust::new(client, ca, contents, &provider)?;
+                let (trust, term) = Trust::new(client, ca, contents, &provider, clock)?;
                 terms.extend(term);
                 Some(trust)
             }
@@ -64,7 +64,7 @@ impl Offer {
             .expect("the provider has suites for both versions");
         let builder = match &trust {
             None => builder.with_no_client_auth(),
-            Some(trust) => builder.with_client_cert_verifier(trust.verifier.clone()),
+            Some(trust) => builder.with_client_cert_verifier(Arc::new(trust.verifier.clone())),
         };
         let mut server = builder.with_single_cert(chain, key).map_err(|source| {
             let TlsFiles { certificate, key, .. } = files.clone();
@@ -95,6 +95,7 @@ impl Trust {
         ca: &[u8],
         contents: &Contents,
         provider: &Arc<rustls::crypto::CryptoProvider>,
+        clock: &Arc<dyn Clock>,
     ) -> Result<(Self, Option<Term>), TlsError> {
         let mut roots = RootCertStore::empty();
         for root in items::<CertificateDer<'static>>(ca) {
@@ -121,15 +122,14 @@ impl Trust {
         }
         let file = client.crl.as_ref().unwrap_or(&client.ca);
         let verifier = verifier.build().map_err(|source| TlsError::Revocation { file: file.clone(), source })?;
+        let verifier = Clients::new(verifier, clock.clone());
         Ok((Self { digest: contents.digest_of_trust(), verifier }, term))
     }
 
     /// Verifies a client's chain.
-    pub(super) fn verify(&self, chain: &[CertificateDer<'_>], now: Time) -> Result<(), Error> {
+    pub(super) fn verify(&self, chain: &[CertificateDer<'_>]) -> Result<(), Error> {
         let (end_entity, intermediates) = chain.split_first().ok_or(Error::NoCertificatesPresented)?;
-        let since_epoch = Duration::from_micros(u64::try_from(now.micros()).unwrap_or(0));
-        let now = UnixTime::since_unix_epoch(since_epoch);
-        self.verifier.verify_client_cert(end_entity, intermediates, now).map(drop)
+        self.verifier.verify(end_entity, intermediates).map(drop)
     }
 }
 

@@ -50,7 +50,7 @@ impl Tls {
                 if bad.as_ref() == Some(&found) {
                     return;
                 }
-                (found, Offer::new(&self.files, &contents))
+                (found, Offer::new(&self.files, &contents, &self.clock))
             }
         };
         match offer {

@@ -6,6 +6,7 @@ use super::*;
 use crate::auth::access_file;
 use crate::auth::rules::Rules;
 use crate::auth::token::TokenHash;
+use crate::clock::CredentialClock;
 use crate::domain::PrincipalKind;
 
 #[derive(Debug)]
@@ -193,6 +194,51 @@ fn a_token_is_taken_until_its_end_and_half_a_minute_more() {
     assert!(look(&gate, "GetRun", &token).is_ok());
     *clock.0.lock().unwrap() = NOW + 40_000_000;
     assert_eq!(look(&gate, "GetRun", &token).unwrap_err(), BadCredential::Expired.into());
+}
+
+/// A machine whose clock is off by so much, in microseconds.
+struct Off(Hands, StdMutex<i64>);
+
+impl Clock for &'static Off {
+    fn now(&self) -> Time {
+        self.0.now().plus_micros(*self.1.lock().unwrap())
+    }
+
+    fn elapsed(&self) -> std::time::Duration {
+        self.0.elapsed()
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_brings_no_ended_token_back_and_refuses_no_good_one() {
+    let machine: &Off = Box::leak(Box::new(Off(Hands(StdMutex::new(NOW)), StdMutex::new(0))));
+    let rules = file(&[("rl_a", "expires_at = \"2027-01-15T08:00:10Z\"", READER), ("rl_b", "", READER)]);
+    let gate = Gate::of(Kinds::all(), trusted(rules), Arc::new(CredentialClock::beside(machine)));
+    let token = [("authorization", "Bearer rl_a")];
+    let after = |passed: i64, off: i64| {
+        *machine.0.0.lock().unwrap() = NOW + passed * 1_000_000;
+        *machine.1.lock().unwrap() = off * 1_000_000;
+        look(&gate, "GetRun", &token)
+    };
+    assert!(after(0, 0).is_ok());
+    assert!(after(1, 7_200).is_ok(), "ahead for a moment");
+    let headers = headers(&token);
+    let Looked::Admitted(waits) =
+        gate.look(Asked { lasts: true, ..asked("/runledger.v1.RunService/WaitRun", &headers) })
+    else {
+        panic!("good")
+    };
+    assert!(waits.ends_at.unwrap() > tokio::time::Instant::now() + std::time::Duration::from_secs(30));
+    assert!(after(39, -3_600).is_ok());
+    gate.end_expired();
+    let session = waits.session.unwrap();
+    assert!(futures_util::FutureExt::now_or_never(session.until_denied()).is_none());
+    for (passed, off) in [(40, 0), (41, -3_600), (42, -400 * 86_400), (43, 0)] {
+        assert_eq!(after(passed, off).unwrap_err(), BadCredential::Expired.into(), "{passed} {off}");
+    }
+    // The machine has slept, and the session's own timer with it.
+    gate.end_expired();
+    assert_eq!(session.until_denied().await, BadCredential::Expired.into());
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Issuer, JwtRefused};
+use crate::clock::Clock;
 use crate::domain::Time;
 
 /// The longest subject, in bytes. The longest of Kubernetes has 343.
@@ -46,19 +47,19 @@ pub(super) fn issuer(claims: &Map<String, Value>) -> Result<&str, JwtRefused> {
 }
 
 /// What the token proves if its signature holds.
-pub(super) fn prove(claims: Map<String, Value>, issuer: &Issuer, now: Time) -> Result<Proof, JwtRefused> {
+pub(super) fn prove(claims: Map<String, Value>, issuer: &Issuer, clock: &dyn Clock) -> Result<Proof, JwtRefused> {
     let leeway = i64::try_from(issuer.leeway.as_micros()).unwrap_or(i64::MAX);
     let expires_at = match claims.get("exp") {
         None | Some(Value::Null) => return Err(JwtRefused::NoExpiry),
         Some(exp) => seconds(exp).ok_or(JwtRefused::BadExpiry)?,
     };
     let ends_at = expires_at.plus_micros(leeway);
-    if now >= ends_at {
+    if clock.now() >= ends_at {
         return Err(JwtRefused::Expired);
     }
     if let Some(not_before) = claims.get("nbf") {
         let not_before = seconds(not_before).ok_or(JwtRefused::BadNotBefore)?;
-        if now.plus_micros(leeway) < not_before {
+        if clock.latest().plus_micros(leeway) < not_before {
             return Err(JwtRefused::NotYetValid);
         }
     }
