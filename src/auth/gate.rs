@@ -297,22 +297,24 @@ impl Checked {
                 return Err(Denied::NoCredential);
             }
             Credential::Certificate { name, issuer } => {
-                rules.of_certificate(name, issuer).ok_or(BadCredential::Unknown)?
+                rules.of_certificate(name, issuer).ok_or_else(|| BadCredential::UnknownCertificate(name.clone()))?
             }
         };
-        let now = self.clock.now();
         match known.expires_at {
-            Some(end) if end.plus_ms(SKEW_MS) <= now => Err(BadCredential::Expired.into()),
+            Some(end) if end.plus_ms(SKEW_MS) <= self.clock.now() => Err(BadCredential::Expired.into()),
             Some(_) | None => Ok(known),
         }
     }
 
     /// Refuses a token that comes on a connection whose certificate names nobody, where certificates name somebody.
     fn is_good_beside(&self, trusted: &Trusted, certificate: Option<&Credential>) -> Result<(), Denied> {
-        let known = certificate.map(|certificate| self.known_by(trusted, certificate)).transpose();
-        match known {
-            Ok(_) | Err(Denied::NoCredential) => Ok(()),
-            Err(_unknown) => Err(BadCredential::Certificate.into()),
+        match certificate.map(|certificate| self.known_by(trusted, certificate)) {
+            Some(Err(Denied::BadCredential(BadCredential::UnknownCertificate(name)))) => {
+                Err(BadCredential::Certificate(name).into())
+            }
+            // Where certificates name nobody, one is no credential.
+            None | Some(Ok(_) | Err(Denied::NoCredential)) => Ok(()),
+            Some(Err(denied)) => Err(denied),
         }
     }
 

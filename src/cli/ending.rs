@@ -105,6 +105,9 @@ fn hint(failure: &Failure) -> Option<&'static str> {
             Some("--tls calls over TLS, and --allow-plaintext-token sends the token all the same")
         }
         Some(Fault::WantsCertificate) => Some("--tls-cert and --tls-key name the files of one"),
+        None if failure.is_of_certificate() => {
+            Some("--tls-cert and --tls-key show another certificate; without them, a token alone names the caller")
+        }
         None if failure.is_unauthenticated() => Some(
             "--token-file or RUNLEDGER_TOKEN_FILE names a file with a token, RUNLEDGER_TOKEN holds one; --tls-cert and \
              --tls-key show a certificate",
@@ -112,8 +115,8 @@ fn hint(failure: &Failure) -> Option<&'static str> {
         None if failure.is_denied() && matches!(failure.reason.as_deref(), Some("NOT_OWNER" | "SELF_RAISE")) => None,
         // Without a reason, it was no grant that was lacking: it was said on the way, by the transport.
         None if failure.is_denied() && failure.reason.is_some() => Some(
-            "the caller is known and has no grant for this: ask the server's operator for one, or name another \
-             namespace (--namespace) or agent (--as)",
+            "the caller is known and has no grant for this, and `runledger whoami` says which it has: ask the server's \
+             operator for one, or name another namespace (--namespace) or agent (--as)",
         ),
         None if failure.kind == Kind::Unreachable && failure.reason.is_none() => Some(NO_SERVER),
         Some(_) | None => None,

@@ -268,6 +268,7 @@ impl Client {
     pub(crate) fn explained(&self, failure: Failure, beginnings: &Beginnings) -> Failure {
         match beginnings.fault() {
             Some(fault) if failure.is_of_the_way() => Failure::at_fault(&self.routes[self.current].address, fault),
+            _ if failure.is_of_certificate() => failure,
             _ if failure.is_unauthenticated() => failure.because(&self.caller.refused_credential()),
             _ => failure,
         }

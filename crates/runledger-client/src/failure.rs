@@ -32,6 +32,8 @@ pub struct Failure {
     fault: Option<Fault>,
     /// Whether the call crossed the orderly end of its connection.
     pub(crate) met_goaway: bool,
+    /// Whether it was the client certificate that was not good.
+    certificate: bool,
 }
 
 /// The kind of a failure, for the caller.
@@ -84,6 +86,7 @@ impl Failure {
             code: None,
             fault: None,
             met_goaway: false,
+            certificate: false,
         }
     }
 
@@ -113,6 +116,12 @@ impl Failure {
     #[must_use]
     pub fn is_unauthenticated(&self) -> bool {
         self.code == Some(Code::Unauthenticated)
+    }
+
+    /// Whether the server does not know who calls because of the client certificate.
+    #[must_use]
+    pub fn is_of_certificate(&self) -> bool {
+        self.is_unauthenticated() && self.certificate
     }
 
     /// Whether the caller is known and has no right to this call.
@@ -156,9 +165,21 @@ impl From<&Status> for Failure {
         };
         // The service answers with another code where the call cannot simply be sent again.
         let safe_to_repeat = details.reason.is_none() || status.code() == Code::Unavailable;
-        let Details { reason, lines, retry_after } = details;
+        let Details { reason, lines, retry_after, certificate } = details;
         let code = Some(status.code());
-        Self { kind, reason, message, details: lines, retry_after, safe_to_repeat, code, fault: None, met_goaway }
+        let fault = None;
+        Self {
+            kind,
+            reason,
+            message,
+            details: lines,
+            retry_after,
+            safe_to_repeat,
+            code,
+            fault,
+            met_goaway,
+            certificate,
+        }
     }
 }
 
@@ -189,6 +210,8 @@ struct Details {
     reason: Option<String>,
     lines: Vec<String>,
     retry_after: Option<Duration>,
+    /// Whether it was the client certificate that was not good.
+    certificate: bool,
 }
 
 impl Details {
@@ -201,6 +224,7 @@ impl Details {
             match detail.type_url.rsplit('/').next().unwrap_or_default() {
                 "google.rpc.ErrorInfo" => {
                     let info = ErrorInfo::decode(bytes).unwrap_or_default();
+                    found.certificate = info.metadata.contains_key("certificate");
                     found.reason = (info.domain == "runledger").then_some(info.reason);
                 }
                 "google.rpc.RetryInfo" => {

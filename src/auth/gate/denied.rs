@@ -34,7 +34,7 @@ pub enum Denied {
 }
 
 /// What is wrong with a credential. Each has a name for programs, which never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadCredential {
     /// Not one `authorization` header with a bearer token.
     #[error("the authorization header must come once, as `Bearer TOKEN`")]
@@ -48,9 +48,17 @@ pub enum BadCredential {
     /// The credential's time is over.
     #[error("its time is over")]
     Expired,
-    /// The token may be good, and the certificate of its connection is not.
-    #[error("nobody is known by the client certificate of its connection, which comes with the token")]
-    Certificate,
+    /// Nobody is known by the client certificate, by its name.
+    #[error(
+        "nobody is known here by the client certificate `{0}`: it takes a [[certificate]] of that name in the access file"
+    )]
+    UnknownCertificate(String),
+    /// The token may be good, and nobody is known by the certificate of its connection, by its name.
+    #[error(
+        "nobody is known here by the client certificate `{0}` of the connection, whatever the token is: it takes a \
+         [[certificate]] of that name in the access file, or a connection without it"
+    )]
+    Certificate(String),
     /// A signed token is refused.
     #[error("{0}")]
     Jwt(JwtRefused),
@@ -59,14 +67,23 @@ pub enum BadCredential {
 impl BadCredential {
     /// The name for programs.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Malformed => "MALFORMED",
             Self::NotTaken => "NOT_TAKEN",
-            Self::Unknown => "UNKNOWN",
+            Self::Unknown | Self::UnknownCertificate(_) => "UNKNOWN",
             Self::Expired => "EXPIRED",
-            Self::Certificate => "CERTIFICATE",
+            Self::Certificate(_) => "CERTIFICATE",
             Self::Jwt(refused) => refused.name(),
+        }
+    }
+
+    /// The client certificate that is not good, by its name.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&str> {
+        match self {
+            Self::UnknownCertificate(name) | Self::Certificate(name) => Some(name),
+            Self::Malformed | Self::NotTaken | Self::Unknown | Self::Expired | Self::Jwt(_) => None,
         }
     }
 }

@@ -92,7 +92,7 @@ fn a_bad_credential_is_refused_everywhere_also_where_none_is_needed() {
     ] {
         for method in ["GetRun", "/grpc.health.v1.Health/Check"] {
             let denied = look(&gate, method, &[("authorization", authorization)]).unwrap_err();
-            assert_eq!(denied, bad.into(), "{authorization:?}");
+            assert_eq!(denied, bad.clone().into(), "{authorization:?}");
         }
     }
     let mut twice = headers(&[("authorization", "Bearer rl_a")]);
@@ -150,13 +150,19 @@ async fn a_good_token_does_not_let_in_a_certificate_that_names_nobody() {
         assert!(matches!(asks(&gate, "worker-1", lasts), Looked::Admitted(_)));
         for unnamed in ["other", "", "worker"] {
             let Looked::Denied(denied) = asks(&gate, unnamed, lasts) else { panic!("{unnamed} is let in") };
-            assert_eq!(denied, BadCredential::Certificate.into());
+            assert_eq!(denied, BadCredential::Certificate(unnamed.to_owned()).into());
         }
     }
     let Looked::Admitted(watch) = asks(&gate, "worker-1", true) else { panic!("a good one") };
     let session = watch.session.unwrap();
     gate.take(trusted(with("others-*")));
-    assert_eq!(session.until_denied().await, BadCredential::Certificate.into(), "its certificate names nobody now");
+    let denied = session.until_denied().await;
+    assert_eq!(denied, BadCredential::Certificate("worker-1".to_owned()).into(), "its certificate names nobody now");
+    let certificate = Some(Certificate { name: "nobody", issuer: "CN=ca" });
+    let headers_alone = HeaderMap::new();
+    let alone = gate.look(Asked { certificate, ..asked("/runledger.v1.RunService/GetRun", &headers_alone) });
+    let Looked::Denied(denied) = alone else { panic!("a certificate that names nobody") };
+    assert_eq!(denied, BadCredential::UnknownCertificate("nobody".to_owned()).into());
     // Where certificates name nobody at all, one let the connection in, and no more.
     gate.take(trusted(access_file::read(&token).unwrap()));
     assert!(matches!(asks(&gate, "other", false), Looked::Admitted(_)));

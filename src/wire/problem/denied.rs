@@ -15,7 +15,7 @@ pub fn denied(denied: Denied) -> Problem {
             record::auth_failure("MISSING");
             Problem::new(Code::Unauthenticated, "CREDENTIAL_MISSING", message)
         }
-        Denied::BadCredential(bad) => bad_credential(bad),
+        Denied::BadCredential(bad) => bad_credential(&bad),
         Denied::KeysUnavailable => {
             let message =
                 "The keys of the token's issuer cannot be read now, so the token cannot be verified: try again.";
@@ -59,10 +59,14 @@ pub fn lacking(lacking: Lacking) -> Problem {
     }
 }
 
-fn bad_credential(bad: BadCredential) -> Problem {
+fn bad_credential(bad: &BadCredential) -> Problem {
     record::auth_failure(bad.name());
     let message = format!("The credential is not good: {bad}.");
-    Problem::new(Code::Unauthenticated, "CREDENTIAL_INVALID", message).info("cause", bad.name())
+    let problem = Problem::new(Code::Unauthenticated, "CREDENTIAL_INVALID", message).info("cause", bad.name());
+    match bad.certificate() {
+        Some(name) => problem.info("certificate", name),
+        None => problem,
+    }
 }
 
 /// Nothing was granted to the caller in the namespace. The answer is the same where the namespace does not exist.

@@ -1,11 +1,12 @@
 //! Clients' certificates: who is let in.
 
+use runledger::auth::token::TokenHash;
 use rustls::HandshakeKind;
 use tokio::io::AsyncReadExt as _;
 
 use super::{Served, frames, until_the_end};
 use crate::process::calls::{Step, ask};
-use crate::process::server::SOON;
+use crate::process::server::{SOON, run};
 use crate::support::http2::{GOAWAY, SETTINGS};
 use crate::support::tls::{Ca, seconds_after_now};
 
@@ -53,6 +54,50 @@ async fn a_certificate_that_names_two_clients_or_none_is_refused_with_the_reason
         let told = frames(&[first, until_the_end(&mut stream, SOON).await].concat());
         let goaway = told.iter().find(|frame| frame.kind == GOAWAY).expect("a GOAWAY");
         assert!(String::from_utf8_lossy(&goaway.payload[8..]).contains(why), "{goaway:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_no_entry_names_is_blamed_by_its_name_and_not_the_good_token_beside_it() {
+    let clients = Ca::new("clients");
+    let access = format!(
+        "[[token]]\nname = \"t\"\nsha256 = \"{}\"\ngrants = [{{ namespaces = [\"*\"], roles = [\"reader\"] }}]\n\
+         [[certificate]]\nname = \"spiffe://example.org/known\"\n\
+         grants = [{{ namespaces = [\"*\"], roles = [\"reader\"] }}]\n",
+        TokenHash::of(b"rl_good")
+    );
+    let files = [("tls-client-ca", clients.pem()), ("access-file", access)];
+    let files: Vec<(&str, &str)> = files.iter().map(|(flag, text)| (*flag, text.as_str())).collect();
+    let served = Served::start_with(&files, &[]).await;
+    let path = |name: &str| served.files.path().join(name);
+    std::fs::write(path("ca.pem"), served.ca.pem()).unwrap();
+    std::fs::write(path("token"), "rl_good").unwrap();
+    let ca = path("ca.pem");
+    for (uri, token, wanted) in [
+        ("spiffe://example.org/known", true, None),
+        ("spiffe://example.org/nobody", true, Some("whatever the token is")),
+        ("spiffe://example.org/nobody", false, Some("nobody is known here by the client certificate")),
+    ] {
+        clients.client(&[uri]).write(&path("own.pem"), &path("own.key"));
+        let address = format!("https://localhost:{}", served.server.address.port());
+        let own = [path("own.pem"), path("own.key"), path("token")].map(|path| path.display().to_string());
+        let mut args = vec!["whoami", "--server", &address, "--tls-ca", ca.to_str().unwrap()];
+        args.extend(["--tls-cert", &own[0], "--tls-key", &own[1]]);
+        if token {
+            args.extend(["--token-file", &own[2]]);
+        }
+        let (code, said) = run(&args).await;
+        let Some(wanted) = wanted else {
+            assert_eq!(code, 0, "{said}");
+            continue;
+        };
+        assert_eq!(code, 1, "{said}");
+        for text in [wanted, "`spiffe://example.org/nobody`", "[[certificate]]", "--tls-cert"] {
+            assert!(said.contains(text), "{text}: {said}");
+        }
+        for text in ["is not accepted", "no token was sent", "token file", "--token-file"] {
+            assert!(!said.contains(text), "{text}: {said}");
+        }
     }
 }
 
