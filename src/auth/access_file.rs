@@ -9,7 +9,8 @@ use super::rules::{CertificateRule, GrantTemplate, Rules, TokenRule, is_name};
 use super::template::Template;
 use super::token::TokenHash;
 use super::{Grant, Grants, Role};
-use crate::domain::limits::SUBJECT_BYTES_MAX;
+use crate::domain::limits::{LINK_BYTES_MAX, SUBJECT_BYTES_MAX};
+use crate::domain::namespace::{self, NAME_RULE};
 use crate::domain::{Pattern, Time};
 use crate::text;
 
@@ -106,6 +107,39 @@ fn malformed(text: &str, error: &toml::de::Error) -> String {
     format!("line {}: {}", before.matches('\n').count() + 1, error.message().lines().next().unwrap_or_default())
 }
 
+/// The pattern of namespaces that a text stands for.
+fn of_namespaces(text: &str) -> Result<Template, String> {
+    let template = Template::parse(text)?;
+    let refused = || format!("`{text}` is the name of no namespace: one {NAME_RULE}");
+    template.may_match(namespace::is_name).then_some(template).ok_or_else(refused)
+}
+
+/// The pattern of agents that a text stands for.
+fn of_agents(text: &str) -> Result<Template, String> {
+    let template = Template::parse(text)?;
+    let is_id = |id: &str| (1..=LINK_BYTES_MAX).contains(&id.len()) && !id.contains('\0');
+    let refused = || format!("`{text}` is the id of no agent: one has 1 to {LINK_BYTES_MAX} bytes without U+0000");
+    template.may_match(is_id).then_some(template).ok_or_else(refused)
+}
+
+/// A pattern of namespaces for an access file, as it is written.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn namespaces(text: &str) -> Result<String, String> {
+    of_namespaces(text).map(|_template| text.to_owned())
+}
+
+/// A pattern of agents for an access file, as it is written.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn agents(text: &str) -> Result<String, String> {
+    of_agents(text).map(|_template| text.to_owned())
+}
+
 #[derive(Default)]
 struct Faults(Vec<String>);
 
@@ -155,8 +189,8 @@ impl Place<'_> {
     }
 
     fn grant(&mut self, raw: &RawGrant) -> Option<GrantTemplate> {
-        let namespaces = self.templates("namespaces", &raw.namespaces);
-        let agents = self.templates("agents", raw.agents.as_deref().unwrap_or_default());
+        let namespaces = self.templates("namespaces", &raw.namespaces, of_namespaces);
+        let agents = self.templates("agents", raw.agents.as_deref().unwrap_or_default(), of_agents);
         let mut roles = Vec::new();
         for role in &raw.roles {
             match role.as_str() {
@@ -187,11 +221,16 @@ impl Place<'_> {
         Some(GrantTemplate { namespaces: namespaces?, roles, agents })
     }
 
-    fn templates(&mut self, field: &str, texts: &[String]) -> Option<Vec<Template>> {
+    fn templates(
+        &mut self,
+        field: &str,
+        texts: &[String],
+        read: impl Fn(&str) -> Result<Template, String>,
+    ) -> Option<Vec<Template>> {
         let before = self.faults.0.len();
         let mut templates = Vec::with_capacity(texts.len());
         for text in texts {
-            match Template::parse(text) {
+            match read(text) {
                 Ok(template) => templates.push(template),
                 Err(expected) => {
                     self.wrong::<()>(format!("{field}: {expected}"));

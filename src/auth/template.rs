@@ -54,6 +54,16 @@ impl Template {
         Ok(Self { parts, is_prefix })
     }
 
+    /// Whether one of the names that have a rule matches what the template becomes by some claims.
+    pub(super) fn may_match(&self, is_name: impl Fn(&str) -> bool) -> bool {
+        let of = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Claim(_) => "x".to_owned(),
+        };
+        let begin: String = self.parts.iter().map(of).collect();
+        is_name(&begin) || (self.is_prefix && is_name(&(begin + "x")))
+    }
+
     /// The pattern, where it needs no claim.
     pub(super) fn plain(&self) -> Option<Pattern> {
         self.fill(&Map::new())
@@ -124,6 +134,19 @@ mod tests {
         assert!(star.matches("*") && !star.matches("a"));
         assert_eq!(filled("${/sub}*", json!({ "sub": "" })), None);
         assert_eq!(filled("${/sub}", json!({ "sub": 7 })), None);
+    }
+
+    #[test]
+    fn a_template_that_matches_no_name_is_known() {
+        let is_name = crate::domain::namespace::is_name;
+        for text in ["*", "a", "team-*", "${/ns}", "x-${/ns}", "${/ns}-x", "1", "a-b"] {
+            assert!(Template::parse(text).unwrap().may_match(is_name), "{text:?}");
+        }
+        let (long, too_long) = (format!("{}*", "a".repeat(63)), format!("{}*", "a".repeat(64)));
+        assert!(Template::parse(&long).unwrap().may_match(is_name));
+        for text in [" ", "A", "a b", "é", "-a", "a-", " *", "a.*", "${/ns}.x", "A${/ns}", "-*", "a_*", &too_long] {
+            assert!(!Template::parse(text).unwrap().may_match(is_name), "{text:?}");
+        }
     }
 
     #[test]

@@ -128,6 +128,29 @@ fn everything_that_is_wrong_is_named_with_its_place() {
 }
 
 #[test]
+fn a_grant_for_what_can_have_no_such_name_is_refused_with_its_place() {
+    let read = |namespace: &str, agent: &str| {
+        let (namespace, agent) = (toml::Value::from(namespace), toml::Value::from(agent));
+        let grant = format!("{{ namespaces = [\"a\", {namespace}], roles = [\"reporter\"], agents = [{agent}] }}");
+        super::read(&format!("[[token]]\nname = \"ci\"\nsha256 = \"{HASH}\"\ngrants = [{grant}]"))
+    };
+    for (namespace, agent) in [("team-*", "ci-*"), ("*", " é A"), ("b", "*")] {
+        assert!(read(namespace, agent).is_ok(), "{namespace} {agent}");
+    }
+    for name in [" ", "A", "a b", "é", "a.b*", "-*", "a_b", "a/"] {
+        let faults = read(name, "a").unwrap_err();
+        assert_eq!(
+            faults,
+            [format!("token 1 (`ci`): namespaces: `{name}` is the name of no namespace: one {NAME_RULE}")]
+        );
+    }
+    for agent in ["a\0", &"a".repeat(LINK_BYTES_MAX + 1)] {
+        let faults = read("a", agent).unwrap_err().join("");
+        assert!(faults.starts_with("token 1 (`ci`): agents: ") && faults.contains("of no agent"), "{faults}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_refused_with_its_line() {
     let text = "[[token]]\nname = \"ci\"\nsha = \"12\"\ngrants = []\n";
     let faults = faults(text);
