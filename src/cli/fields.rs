@@ -140,8 +140,9 @@ impl JsonSource {
         let text = text.map_err(|what| usage(format!("{name} {what}")))?;
         let object = object(&text).map_err(|error| {
             usage(match name {
-                "" if !text.trim_start().starts_with('{') && Path::new(&text).is_file() => {
-                    format!("expected a JSON object, @FILE or -: @{text} names the file")
+                "" if is_file(&text) => format!("expected a JSON object, @FILE or -: @{text} names the file"),
+                "" if !text.trim_start().starts_with(['{', '[', '"']) => {
+                    format!("expected a JSON object, @FILE or -: {error}; a file is named as @FILE")
                 }
                 "" => format!("expected a JSON object, @FILE or -: {error}"),
                 name => format!("{name} has no JSON object that can be kept as it is: {error}"),
@@ -149,6 +150,10 @@ impl JsonSource {
         })?;
         Ok(structure(&object))
     }
+}
+
+fn is_file(text: &str) -> bool {
+    !text.trim_start().starts_with('{') && Path::new(text).is_file()
 }
 
 fn text_of(source: impl Read) -> Result<String, String> {

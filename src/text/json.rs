@@ -1,7 +1,10 @@
 //! JSON objects that the authority is given: each value as it was written, or none.
 //!
 //! Whatever reads such an object later has numbers of 53 bits and one value for a key. So what would be lost on the way is
-//! refused here, with its place.
+//! refused here, with its place. A number is kept where no digit of it is lost: where the nearest double is that number again
+//! when it is written, in as many digits as the text has, or in the fewest that tell it from other doubles. So 0.1 is taken, and
+//! every number of 15 digits; 9007199254740992.5 is not. Above 2^53, whole numbers are refused altogether, since those beside
+//! them are lost.
 
 use std::collections::HashSet;
 
@@ -12,11 +15,8 @@ use super::without_mark;
 /// The largest whole number up to which each one is a double of its own.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// The same as a double.
-const LARGE: f64 = 9_007_199_254_740_992.0;
-
-/// Digits that every double keeps.
-const DIGITS_KEPT: usize = 15;
+/// Digits of a double at most, when it is written wholly.
+const DIGITS_MAX: usize = 768;
 
 /// Characters of a number that an error shows.
 const SHOWN_MAX: usize = 40;
@@ -28,7 +28,14 @@ const SHOWN_MAX: usize = 40;
 /// The reason why it is no object, or the place of what cannot be kept as it is.
 pub fn object(text: &str) -> Result<Map<String, Value>, String> {
     let text = without_mark(text);
-    let object = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    // The parser's words for what is no object speak of its own types.
+    match text.trim_start().chars().next() {
+        None => return Err("it is empty: an object is expected, such as {\"step\": 1}".to_owned()),
+        Some('{') => {}
+        Some('[') => return Err("it is a list: an object is expected, such as {\"items\": [1]}".to_owned()),
+        Some(_) => return Err("it is no object, such as {\"step\": 1}".to_owned()),
+    }
+    let object = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
     kept(text).map(|()| object)
 }
 
@@ -76,23 +83,48 @@ fn kept(text: &str) -> Result<(), String> {
 
 /// Whether a number is kept as it is written.
 fn number(token: &str) -> Result<(), &'static str> {
-    let digits = token.trim_start_matches('-');
-    let (mantissa, exponent) = digits.split_once(['e', 'E']).unwrap_or((digits, ""));
-    let whole = mantissa.split('.').next().unwrap_or_default();
-    let significant = mantissa.replace('.', "").trim_matches('0').len();
-    let read: f64 = digits.parse().map_err(|_| "is no number")?;
-    let is_rounded = if exponent.is_empty() {
-        !whole.parse().is_ok_and(|number: u64| number <= WHOLE_MAX)
-    } else {
-        read >= LARGE && significant > DIGITS_KEPT
-    };
-    if is_rounded {
-        return Err("would be rounded, as a number holds 53 bits: write it as a text");
+    let text = token.trim_start_matches('-');
+    let read: f64 = text.parse().map_err(|_| "is no number")?;
+    let Some(written) = Decimal::read(text) else { return Err("is no number") };
+    if !read.is_finite() {
+        return Err("is too large for a number");
     }
-    match read {
-        read if !read.is_finite() => Err("is too large for a number"),
-        read if read == 0.0 && significant > 0 => Err("is too small for a number"),
-        _ => Ok(()),
+    if written.digits.is_empty() {
+        return Ok(());
+    }
+    if read == 0.0 {
+        return Err("is too small for a number");
+    }
+    let is_whole = text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_small = !is_whole || text.parse().is_ok_and(|number: u64| number <= WHOLE_MAX);
+    let is = |kept: &str| Decimal::read(kept).as_ref() == Some(&written);
+    let as_many = written.digits.len().min(DIGITS_MAX) - 1;
+    if is_small && (is(&format!("{read:e}")) || is(&format!("{read:.as_many$e}"))) {
+        return Ok(());
+    }
+    Err("would be rounded, as a number holds 53 bits: write it as a text")
+}
+
+/// The value of a number: its digits without zeros at either end, and the power of ten of the first one.
+#[derive(Debug, PartialEq, Eq)]
+struct Decimal {
+    digits: String,
+    power: i64,
+}
+
+impl Decimal {
+    /// The value of a text such as `12.5e3`; none where its exponent is beyond everything.
+    fn read(text: &str) -> Option<Self> {
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = [whole, fraction].concat();
+        let significant = digits.trim_start_matches('0');
+        if significant.is_empty() {
+            return Some(Self { digits: String::new(), power: 0 });
+        }
+        let zeros = i64::try_from(digits.len() - significant.len()).ok()?;
+        let power = exponent.parse::<i64>().ok()?.checked_add(i64::try_from(whole.len()).ok()?)?.checked_sub(zeros)?;
+        Some(Self { digits: significant.trim_end_matches('0').to_owned(), power })
     }
 }
 
@@ -135,6 +167,8 @@ mod tests {
             "\u{feff}{\"a\": 1}",
             " {\"a\": [1, {\"b\": 9007199254740992}, -9007199254740992]} \n",
             "{\"a\": 0.1, \"b\": 1e20, \"c\": -0.0, \"d\": 0e9, \"e\": 6.02e23, \"f\": 123456.789}",
+            "{\"a\": [0.30000000000000004, 1e-7, 2251799813685248.5, 5.684341886080802e-14, 3.141592653589793, 1.10]}",
+            "{\"a\": [0.1000000000000000055511151231257827021181583404541015625, 0.10000000000000001, 100e-3, 0e99]}",
             "{\"a\": {\"x\": 1}, \"b\": {\"x\": 1}, \"c\\\"\": [\"9007199254740993\", \"}\", \"a\", \"a\"]}",
         ] {
             assert!(object(text).is_ok(), "{text}: {:?}", object(text));
@@ -151,6 +185,12 @@ mod tests {
             ("{\"a\": 9007199254740993.0}", "a: 9007199254740993.0 would be rounded"),
             ("{\"a\": 9007199254740993e0}", "a: 9007199254740993e0 would be rounded"),
             ("{\"a\": 90071992547409.93e2}", "a: 90071992547409.93e2 would be rounded"),
+            ("{\"a\": 9007199254740992.5}", "a: 9007199254740992.5 would be rounded"),
+            ("{\"a\": 4503599627370496.3}", "a: 4503599627370496.3 would be rounded"),
+            ("{\"a\": 12345678901234567e-1}", "a: 12345678901234567e-1 would be rounded"),
+            ("{\"a\": -0.12345678901234567891}", "a: -0.12345678901234567891 would be rounded"),
+            ("{\"a\": 100000000000000000001e-2}", "a: 100000000000000000001e-2 would be rounded"),
+            ("{\"a\": 9007199254740994}", "a: 9007199254740994 would be rounded"),
             ("{\"a\": 1e-400}", "a: 1e-400 is too small"),
             ("{\"a\": [[1], [2, 1e400]]}", "number out of range"),
             ("{\"a\": 1, \"b\": {\"c\": 1, \"c\": 2}}", "b.c is given twice"),
@@ -161,9 +201,12 @@ mod tests {
             ("{\"a\": 1,}", "trailing comma"),
             ("{\"a\": +1}", "expected value"),
             ("{\"a\": 01}", "invalid number"),
-            ("[1]", "invalid type"),
-            ("", "EOF"),
-            ("\u{feff}\u{feff}{}", "expected value"),
+            ("[1]", "it is a list"),
+            ("7", "it is no object"),
+            ("nofile.json", "it is no object"),
+            ("", "it is empty"),
+            ("{", "it is no JSON: EOF"),
+            ("\u{feff}\u{feff}{}", "it is no object"),
         ] {
             let said = object(text).unwrap_err();
             assert!(said.contains(place), "{text}: {said}");

@@ -32,17 +32,49 @@ pub fn time(text: &str) -> Result<Time, String> {
         let advice = format!("{told}Z is the one in UTC, {told}+01:00 one that is an hour ahead");
         return Err(format!("the time has no offset: {advice}"));
     }
-    let fraction = clock.split_once('.').map_or("", |(_, fraction)| fraction);
-    let digits = fraction.len() - fraction.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
-    if fraction[..digits].bytes().skip(6).any(|digit| digit != b'0') {
+    let (of_day, offset) = clock.split_at(clock.find(['Z', 'z', '+', '-']).unwrap_or(clock.len()));
+    let (whole, fraction) = of_day.split_once('.').map_or((of_day, None), |(whole, fraction)| (whole, Some(fraction)));
+    let is_fraction = |digits: &str| !digits.is_empty() && whole.len() == "00:00:00".len() && is_digits(digits);
+    if !is_time_of_day(whole) || !fraction.is_none_or(is_fraction) || !is_offset(offset) {
+        return Err("expected a time such as 2026-01-31T10:00:00Z".to_owned());
+    }
+    if fraction.unwrap_or_default().bytes().skip(6).any(|digit| digit != b'0') {
         return Err("expected a time that is not finer than a microsecond".to_owned());
     }
-    // A 60th second would be taken for the 59th.
-    let seconds = clock.get(6..8).filter(|_| clock.as_bytes().get(5) == Some(&b':'));
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"-:.+TtZz ".contains(&byte));
-    let time = if is_plain && seconds != Some("60") { text.parse::<Timestamp>().ok() } else { None };
-    let time = time.ok_or("expected a time such as 2026-01-31T10:00:00Z")?;
+    let time = text.parse::<Timestamp>().map_err(|_| "expected a time such as 2026-01-31T10:00:00Z")?;
     Ok(Time::from_micros(time.as_microsecond()))
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a text is two digits that say at most so much.
+fn is_pair(text: &str, max: u8) -> bool {
+    text.len() == 2 && is_digits(text) && text.parse::<u8>().is_ok_and(|number| number <= max)
+}
+
+/// Whether a text is `22`, `22:05` or `22:05:00`. There is no 60th second, which would be taken for the 59th.
+fn is_time_of_day(text: &str) -> bool {
+    let mut parts = text.split(':');
+    parts.next().is_some_and(|hour| is_pair(hour, 23))
+        && parts.clone().count() <= 2
+        && parts.all(|minute_or_second| is_pair(minute_or_second, 59))
+}
+
+/// Whether a text is `Z`, or an offset of a day at most: `+01:00`, `+0100` or `+01`.
+fn is_offset(text: &str) -> bool {
+    if matches!(text, "Z" | "z") {
+        return true;
+    }
+    let Some(ahead) = text.strip_prefix(['+', '-']) else { return false };
+    match ahead.len() {
+        2 => is_pair(ahead, 23),
+        4 | 5 => ahead.get(..2).zip(ahead.get(2..)).is_some_and(|(hour, rest)| {
+            is_pair(hour, 23) && is_pair(if ahead.len() == 5 { rest.strip_prefix(':').unwrap_or("") } else { rest }, 59)
+        }),
+        _ => false,
+    }
 }
 
 /// The part of a text behind a date of ten characters and what parts it from a time of day.
@@ -131,6 +163,27 @@ mod tests {
             "2026-11-27T23:05:00Z junk",
             "2026-11-27T23:05:00ZZ",
             "2026-11-27T23:05:60Z",
+            "2026-11-27T230560Z",
+            "2026-11-27T230500Z",
+            "2026-11-27T2305Z",
+            "2026-11-27T23:0500Z",
+            "2026-11-27T23:05:00:00Z",
+            "2026-11-27T23:05.5Z",
+            "2026-11-27T23.5Z",
+            "2026-11-27T23:60Z",
+            "2026-11-27T23:05:00+25:59:59",
+            "2026-11-27T23:05:00+25:00",
+            "2026-11-27T23:05:00+24:00",
+            "2026-11-27T23:05:00+01:60",
+            "2026-11-27T23:05:00+01:00:00",
+            "2026-11-27T23:05:00+01:00:00.5",
+            "2026-11-27T23:05:00+01:00.5",
+            "2026-11-27T23:05:00+1",
+            "2026-11-27T23:05:00+1:00",
+            "2026-11-27T23:05:00+010",
+            "2026-11-27T23:05:00+",
+            "2026-11-27T23:05:00++1:00",
+            "2026-11-27T23:05:00+01-00",
             "2026-11-27T24:00:00Z",
             "2026-11-27T25:00:00Z",
             "2026-11-31T00:00:00Z",

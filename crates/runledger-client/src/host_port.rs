@@ -16,7 +16,7 @@ impl FromStr for HostPort {
             let (host, port) = text.rsplit_once(':')?;
             let of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
             let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-            let sound = !host.is_empty() && host.bytes().all(of_a_name) && is_port;
+            let sound = !host.is_empty() && !host.starts_with('-') && host.bytes().all(of_a_name) && is_port;
             sound.then_some(())
         };
         let sound = text.parse::<SocketAddr>().is_ok() || named().is_some();

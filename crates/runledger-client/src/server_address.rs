@@ -29,7 +29,6 @@ impl FromStr for ServerAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let text = text.trim();
         let (scheme, place) = match text.split_once("://") {
             None => (None, text),
             Some((name, place)) => {
@@ -127,7 +126,18 @@ mod tests {
             assert_eq!(parsed(text).to_string(), text);
         }
         assert_eq!(parsed("https://a:1").scheme(), Some(Scheme::Tls));
-        for text in ["", "localhost", "https://", "https://user:word@a:1", "https://a:1/path", "ftp://a:1", "a:b"] {
+        for text in [
+            "",
+            "localhost",
+            "https://",
+            "https://user:word@a:1",
+            "https://a:1/path",
+            "ftp://a:1",
+            "a:b",
+            "a:1 ",
+            " a:1",
+            "a:1\n",
+        ] {
             assert_eq!(text.parse::<ServerAddress>(), Err(EXPECTED), "{text}");
         }
     }

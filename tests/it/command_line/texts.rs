@@ -5,6 +5,7 @@
 
 mod forms;
 mod process;
+mod variables;
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -187,6 +188,43 @@ fn every_argument_reads_a_text_as_what_it_says_or_refuses_it() {
     }
     let [durations, times, numbers, shares, texts] = seen;
     assert!(durations >= 40 && times >= 6 && numbers >= 40 && shares >= 1 && texts >= 100, "{seen:?}");
+}
+
+#[test]
+fn an_address_is_read_wholly() {
+    let of_servers = |flag: &str| FORMS.iter().any(|(name, form)| *name == flag && form.ends_with("address"));
+    let of_ports = |flag: &str| FORMS.iter().any(|(name, form)| *name == flag && *form == "host_port");
+    let mut seen = 0;
+    for (called, arg) in arguments() {
+        let Some(flag) = arg.get_long().filter(|flag| of_servers(flag) || of_ports(flag)) else { continue };
+        let is_taken = |text: &str| {
+            let alone = Arg::new("alone").long("alone").value_parser(arg.get_value_parser().clone());
+            let command = Command::new("alone").no_binary_name(true).arg(alone.env(Resettable::Reset));
+            command.try_get_matches_from([format!("--alone={text}")]).is_ok()
+        };
+        for text in forms::addresses() {
+            assert!(!is_taken(&text), "{called}: {text:?}");
+        }
+        assert!(is_taken("localhost:50051") && is_taken("[::1]:50051"), "{called} --{flag}");
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen}");
+}
+
+#[test]
+fn a_pattern_of_namespaces_is_one_that_some_namespace_has() {
+    let patterns =
+        |(called, arg): &(String, Arg)| called.starts_with("token new") && arg.get_long() == Some("namespace");
+    let arguments = arguments();
+    let arg = &arguments.iter().find(|argument| patterns(argument)).expect("there is one").1;
+    for text in forms::ids() {
+        let is_name = runledger::domain::namespace::is_name(&text) || text == "*";
+        assert_eq!(read::<String>(arg, &text).is_some(), is_name, "{text:?}");
+    }
+    for (text, is_taken) in [("team-*", true), ("A", false), ("a b", false), ("é", false), ("*a", false), ("A*", false)]
+    {
+        assert_eq!(read::<String>(arg, text).is_some(), is_taken, "{text:?}");
+    }
 }
 
 #[test]

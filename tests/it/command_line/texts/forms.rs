@@ -98,6 +98,10 @@ pub(super) fn times() -> Vec<(String, Option<i64>)> {
         for (clock, seconds) in [("22:05:00", 79_500), ("22:05", 79_500), ("00:00:01", 1), ("23:59:59", 86_399)] {
             for (fraction, micros) in [("", 0), (".5", 500_000), (".123456", 123_456), (".1234560", 123_456)] {
                 let at = NOON - 12 * 3600 * SECOND + seconds * SECOND + micros;
+                // No clock is so far from another one, and none by a part of a minute.
+                for offset in ["+25:00", "+24:00", "+25:59:59", "+01:00:00", "+01:00:00.5", "+01:60", "+1:00", "+010"] {
+                    texts.push((format!("2026-11-27{parted}{clock}{fraction}{offset}"), None));
+                }
                 for (offset, ahead) in [("Z", 0), ("z", 0), ("+01:00", 3_600), ("-02:30", -9_000), ("+0100", 3_600)] {
                     texts.push((format!("2026-11-27{parted}{clock}{fraction}{offset}"), Some(at - ahead * SECOND)));
                 }
@@ -110,6 +114,8 @@ pub(super) fn times() -> Vec<(String, Option<i64>)> {
         }
     }
     let refused = ["", "2026-11-27T", "2026-11-27Z", "2026-11-27T22:05:60Z", "2026-02-30", "20261127"];
+    texts.extend(refused.map(|text| (text.to_owned(), None)));
+    let refused = ["2026-11-27T220560Z", "2026-11-27T220500Z", "2026-11-27T2205Z", "2026-11-27T22:05.5Z"];
     texts.extend(refused.map(|text| (text.to_owned(), None)));
     for sound in ["2026-11-27T22:05:00Z", "2026-11-27", "7d"] {
         texts.extend(spoilt(sound).into_iter().map(|text| (text, None)));
@@ -165,6 +171,15 @@ pub(super) fn shares() -> Vec<(String, Option<f64>)> {
     texts.extend(refused.map(|text| (text.to_owned(), None)));
     texts.extend(spoilt("0.5").into_iter().map(|text| (text, None)));
     texts
+}
+
+/// Texts that are no address of a server.
+pub(super) fn addresses() -> Vec<String> {
+    let own =
+        ["", " ", "localhost", ":50051", "a b:1", "a:b", "a:+1", "a:1:2", "a:65536", "-a:1", "é:1", "a:1\t", "[::1]"];
+    // A name may have a `_`.
+    let spoilt = spoilt("localhost:50051").into_iter().filter(|text| !text.contains('_'));
+    own.iter().map(|text| (*text).to_owned()).chain(spoilt).collect()
 }
 
 /// Ids, names and texts: as they are, with every blank and mark.

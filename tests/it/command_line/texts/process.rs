@@ -138,7 +138,7 @@ async fn an_object_is_json_a_file_or_standard_input_and_is_kept_as_it_is() {
             ("{\"a\": 1e400}".to_owned(), "out of range"),
             ("{\"a\": NaN}".to_owned(), "expected value"),
             (marked.clone(), "@"),
-            ("-".to_owned(), "EOF"),
+            ("-".to_owned(), "it is empty"),
         ] {
             let said = misused(server, &[&start[..], &[flag, &text]].concat()).await;
             assert!(said.contains(flag) && said.contains(wanted), "{flag} {text}: {said}");
