@@ -169,6 +169,27 @@ pub enum Rights {
     OfAnyWriter,
 }
 
+/// Whether what a path leads to may be replaced by what a command writes there: nothing, an empty file, or one that has
+/// what such a command writes, as far as its first bytes tell. What is no file is no matter of this.
+///
+/// # Errors
+///
+/// It is there, and cannot be read.
+pub fn may_replace(path: &Path, bytes_max: u64, is_own: impl FnOnce(&str) -> bool) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_file() => {}
+        Ok(_) => return Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    match runledger_files::text(path, bytes_max) {
+        Ok(text) => Ok(text.is_empty() || is_own(&text)),
+        // It is larger, or no text.
+        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Replaces a file as a whole; what a link leads to, and not the link.
 ///
 /// # Errors

@@ -150,8 +150,6 @@ struct Export {
     written: u64,
     /// The file of the cursor.
     cursor: Option<CursorFile>,
-    /// The times of the first and the last event of the file that is replaced.
-    replaced: Option<(Time, Time)>,
 }
 
 pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
@@ -219,7 +217,6 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         seen: Seen::default(),
         written: 0,
         cursor: None,
-        replaced: None,
     };
     if let (Some(path), Some(namespace)) = (args.cursor_output, &args.namespace) {
         cursor::may_claim(&path, &mut export.sink).map_err(Stop::Usage)?;
@@ -239,6 +236,9 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
                 selection::forget(&args.output).map_err(Ended::Output).map_err(failed)?;
             }
             export.sink.finish().await.map_err(Ended::Output).map_err(failed)?;
+            if let Some((before, now)) = export.sink.became_shorter() {
+                say(&format!("the file that was replaced had more: {before} bytes before, and {now} now"));
+            }
             export.tell_cursor().map_err(failed)?;
         }
         Err(ended) => return Err(failed(ended)),
@@ -285,7 +285,6 @@ impl Export {
         if let Some(selection) = selection {
             selection.note(output)?;
         }
-        self.tell_of_less();
         match run {
             Some(key) => self.one_run(&key).await,
             None => self.log().await,

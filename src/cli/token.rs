@@ -20,7 +20,7 @@ use super::output::{Format, Out, Output, is_stdout_closed, tell};
 use super::table::{Column, Table};
 use crate::auth::access_file::{self, FILE_BYTES_MAX};
 use crate::auth::rules::Known;
-use crate::auth::token::{NewToken, TokenHash};
+use crate::auth::token::{self, CREDENTIAL_BYTES_MAX, NewToken, TokenHash};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 use crate::private::{self, Rights};
@@ -46,7 +46,8 @@ const HELP_NEW: &str = concat!(
     runledger token new --name ci --namespace default --role reporter --agent 'ci-*'\n  \
     runledger token new --name ops --namespace '*' --role admin --access-file access.toml -o ops.token\n\n\
     The token is given once and kept nowhere: the access file has its hash. --output puts it into a file that its owner \
-    alone reads, in one step and only when all else is done; without it, it is printed on standard output. Without \
+    alone reads, in one step and only when all else is done, and replaces no file that holds anything but a token, unless \
+    --force says so; without it, it is printed on standard output. Without \
     --access-file, the entry to put there is printed on standard error. A command that fails leaves both files as they \
     were.\n",
     exit_codes!()
@@ -109,13 +110,13 @@ struct NewArgs {
     #[arg(long, value_name = "NAME")]
     name: String,
     /// Namespaces in which it may be used: a name, name* or *
-    #[arg(long = "namespace", value_name = "PATTERN", required = true)]
+    #[arg(long = "namespace", value_name = "PATTERN", required = true, value_parser = access_file::namespaces)]
     namespaces: Vec<String>,
     /// What it may be used for
     #[arg(long = "role", value_name = "ROLE", value_enum, required = true)]
     roles: Vec<Role>,
     /// Agents as which its holder may report: a name, name* or *
-    #[arg(long = "agent", value_name = "PATTERN")]
+    #[arg(long = "agent", value_name = "PATTERN", value_parser = access_file::agents)]
     agents: Vec<String>,
     /// Time after which it is no longer taken, such as 90d [default: never]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
@@ -123,9 +124,13 @@ struct NewArgs {
     /// File to add the token's entry to: made where it is not there
     #[arg(long, env = "RUNLEDGER_ACCESS_FILE", value_name = "FILE")]
     access_file: Option<PathBuf>,
-    /// File to put the token into, instead of printing it (`-`): its owner's alone, and replaced as a whole
+    /// File to put the token into, instead of printing it (`-`): its owner's alone, and replaced as a whole where it holds
+    /// a token
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace the file of --output whatever it holds
+    #[arg(long, requires = "output")]
+    force: bool,
 }
 
 #[derive(Args, Debug)]
@@ -184,7 +189,7 @@ pub(super) fn run(args: TokenArgs) -> Result<(), Stop> {
 }
 
 fn new(args: NewArgs) -> Result<(), Stop> {
-    let NewArgs { name, namespaces, roles, agents, expires_in, access_file, output } = args;
+    let NewArgs { name, namespaces, roles, agents, expires_in, access_file, output, force } = args;
     let output = output.filter(|path| !PRINTED.iter().any(|name| path.as_os_str() == *name));
     let token = NewToken::draw().ok_or_else(|| Stop::Undone("the system has no randomness".to_owned()))?;
     let expires_at = expires_in.map(|left| SystemClock.now().plus_ms(left.as_millis().try_into().unwrap_or(u64::MAX)));
@@ -199,15 +204,21 @@ fn new(args: NewArgs) -> Result<(), Stop> {
         ));
     }
     access_file::read(&entry).map_err(|faults| Stop::Usage(faults.join("; ")))?;
+    if let Some((path, _)) = access_file.as_ref().zip(output.as_ref()).filter(|(one, other)| is_one_file(one, other)) {
+        return Err(Stop::Usage(format!("{} cannot be both the access file and the token's", path.display())));
+    }
+    if let Some(output) = output.as_deref().filter(|_| !force) {
+        may_replace(output)?;
+    }
     let Some(path) = &access_file else {
         give(&token, output.as_deref(), || Ok(()))?;
         stdio::err().say(&format!("# The entry for the access file:\n{entry}"));
         return Ok(());
     };
-    if output.as_ref().is_some_and(|output| is_one_file(output, path)) {
-        return Err(Stop::Usage(format!("{} cannot be both the access file and the token's", path.display())));
-    }
     let change = Change::begin(path).map_err(Stop::Undone)?;
+    // What is wrong already is told by its own lines, and not by those of the file with one entry more.
+    let wrong = |faults: Vec<String>| Stop::Undone(format!("{}: {}", path.display(), faults.join("; ")));
+    access_file::read(change.before()).map_err(wrong)?;
     let given = give(&token, output.as_deref(), || change.write(&format!("{}{entry}", change.before())));
     if let Err(Ungiven::AfterAll(error)) = &given {
         // Nobody has the token: its entry goes as well.
@@ -222,6 +233,19 @@ fn new(args: NewArgs) -> Result<(), Stop> {
         say(&format!("`{name}` has other tokens, which stay good: {others}; `token revoke --sha256` takes one out"));
     }
     Ok(())
+}
+
+/// Refuses an output that would replace anything else than a token.
+fn may_replace(output: &Path) -> Result<(), Stop> {
+    let is_token = |text: &str| text.starts_with(token::PREFIX) && text.trim_end().bytes().all(|byte| byte > b' ');
+    match private::may_replace(output, CREDENTIAL_BYTES_MAX as u64, is_token) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Stop::Undone(format!(
+            "{} is there, and holds no token of `runledger token new`: name another file, or replace it by --force",
+            output.display()
+        ))),
+        Err(error) => Err(Stop::Undone(cannot_write(output, &error))),
+    }
 }
 
 /// The digests of the tokens of a name, those first that stand first in the file; none where it cannot be read.

@@ -38,13 +38,8 @@ pub(super) fn may_claim(path: &Path, sink: &mut Sink) -> Result<(), String> {
 
 /// Refuses a file that is there and has no cursor of this ledger and namespace: it would be replaced.
 pub(super) fn may_replace(path: &Path, ledger: Ledger, namespace: &Namespace) -> Result<(), String> {
-    if fs::metadata(path).is_err() {
-        return Ok(());
-    }
-    // A pipe is not opened: somebody may wait for its reader.
-    let text = runledger_files::text(path, CURSOR_BYTES_MAX as u64 + 2);
-    let is_own = |text: &String| text.is_empty() || cursor::epoch(text.trim(), &Seals::of(ledger), namespace).is_some();
-    if text.as_ref().is_ok_and(is_own) {
+    let is_own = |text: &str| cursor::epoch(text.trim(), &Seals::of(ledger), namespace).is_some();
+    if private::may_replace(path, CURSOR_BYTES_MAX as u64 + 2, is_own).unwrap_or(false) {
         return Ok(());
     }
     Err(format!(

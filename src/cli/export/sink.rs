@@ -17,6 +17,10 @@ pub(super) struct Sink {
     out: Option<Out>,
     /// The file under way.
     part: Option<Part>,
+    /// Bytes of the file that is replaced.
+    former_bytes: u64,
+    /// Bytes of the file that is there now, once it is.
+    bytes: Option<u64>,
 }
 
 enum Out {
@@ -34,7 +38,7 @@ impl Sink {
             if is_stdout_closed() {
                 return Err(io::Error::other("standard output is closed"));
             }
-            return Ok(Self { out: Some(Out::Stdout), part: None });
+            return Ok(Self::to(Out::Stdout));
         }
         let path = private::followed(Path::new(output))?;
         let there = match fs::metadata(&path) {
@@ -44,17 +48,27 @@ impl Sink {
         };
         if there.as_ref().is_some_and(|there| !there.is_file()) {
             let file = spawn_blocking(move || private::open_pipe(&path)).await??;
-            return Ok(Self { out: Some(Out::Special(file)), part: None });
+            return Ok(Self::to(Out::Special(file)));
         }
         if append {
             let file = private::open_to_append(&path)?;
-            return Ok(Self { out: Some(Out::File(file)), part: None });
+            return Ok(Self::to(Out::File(file)));
         }
         let (file, part) = Part::beside(path)?;
-        if let Some(there) = there {
-            private::take_over(&file, &there, Rights::OfAnyWriter)?;
+        if let Some(there) = &there {
+            private::take_over(&file, there, Rights::OfAnyWriter)?;
         }
-        Ok(Self { out: Some(Out::File(file)), part: Some(part) })
+        let former_bytes = there.map_or(0, |there| there.len());
+        Ok(Self { part: Some(part), former_bytes, ..Self::to(Out::File(file)) })
+    }
+
+    fn to(out: Out) -> Self {
+        Self { out: Some(out), part: None, former_bytes: 0, bytes: None }
+    }
+
+    /// The bytes of a file that was replaced by one of fewer bytes, and those of the new one.
+    pub(super) fn became_shorter(&self) -> Option<(u64, u64)> {
+        self.bytes.filter(|bytes| *bytes < self.former_bytes).map(|bytes| (self.former_bytes, bytes))
     }
 
     /// Whether lines appear where a progress bar would.
@@ -116,6 +130,9 @@ impl Sink {
     /// Makes the file durable, and gives it its name.
     pub(super) async fn finish(&mut self) -> io::Result<()> {
         let part = self.part.take();
+        if let (Some(Out::File(file)), Some(_)) = (&self.out, &part) {
+            self.bytes = file.metadata().ok().map(|file| file.len());
+        }
         self.with(move |out| match (out, part) {
             (Out::File(file), Some(part)) => part.finish(file),
             (Out::File(file), None) => file.sync_all(),

@@ -48,6 +48,29 @@ fn one_place_makes_files() {
     }
 }
 
+/// Who replaces a file that is there, and what keeps it from replacing somebody else's.
+const REPLACERS: [(&str, &str); 7] = [
+    ("src/private.rs", "the place"),
+    ("src/cli/token.rs", "may_replace: a file that holds a token"),
+    ("src/cli/token/change.rs", "the access file, which was read and is right"),
+    ("src/cli/context/file.rs", "the file of contexts, which was read and is right"),
+    ("src/cli/export/cursor.rs", "may_replace: a cursor of the same ledger and namespace"),
+    ("src/cli/export/selection.rs", "a note of its own name beside the output, which was read"),
+    ("src/cli/export/sink.rs", "Export::may_replace: an export of the same ledger and selection"),
+];
+
+#[test]
+fn whoever_replaces_a_file_knows_what_it_holds() {
+    let ways = ["private::replace", "private::written_beside", "Part::beside"];
+    let places: Vec<_> = places_of(&ways).into_iter().map(|(place, _)| place).collect();
+    for place in &places {
+        assert!(REPLACERS.iter().any(|(known, _)| known == place), "{place}: what may it replace?");
+    }
+    for (place, _) in REPLACERS {
+        assert!(places.iter().any(|found| found == place), "{place} replaces nothing any more");
+    }
+}
+
 #[test]
 fn a_maker_is_seen_however_it_is_written() {
     for (text, found) in [
