@@ -12,12 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::connect;
 use super::ending::Stop;
 use super::output::{Output, tell};
+use crate::stdio;
 use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
 use runledger_bench::BenchError;
 use runledger_bench::leases::{claims, heartbeats};
 use runledger_bench::load::{self, HotRunPlan, Plan, ReadPlan, Workload};
 use runledger_bench::overload;
+use runledger_bench::progress;
 use runledger_bench::report::Report;
 use runledger_bench::servers::Reach;
 use runledger_bench::watch::{catch_up, delay, idle, waiters};
@@ -280,6 +282,12 @@ pub(super) async fn run(mut args: BenchArgs) -> Result<(), Stop> {
         let target = connect::target(args.context.as_deref(), servers, access)?;
         (*servers, *access) = (target.servers, target.access);
     }
+    // A picture is left out while one before it is not taken.
+    progress::draw_by(|picture| {
+        if stdio::err().is_written() {
+            stdio::err().say(picture);
+        }
+    });
     let stop = CancellationToken::new();
     let stopped_by = OnceCell::new();
     let signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate()]);

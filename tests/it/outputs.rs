@@ -23,7 +23,7 @@ const MAY: &[(&str, &str)] = &[
     ("src/cli/export/sink.rs", "data that must not be dropped, on a thread of its own"),
     ("src/cli/run/worker/program.rs", "the output of a program, by tasks that nobody waits for without a bound"),
     ("src/cli/run/worker/guard.rs", "the answers of the guard to its worker"),
-    ("crates/runledger-bench/src/progress.rs", "a measurement on a terminal"),
+    ("crates/runledger-bench/src/progress.rs", "it asks whether there is a terminal"),
 ];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -13,7 +13,7 @@ pub mod load;
 pub mod overload;
 mod pace;
 mod process;
-mod progress;
+pub mod progress;
 mod random;
 pub mod report;
 mod runs;

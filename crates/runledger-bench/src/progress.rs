@@ -1,13 +1,30 @@
 //! The progress of a measurement, on a terminal. Nothing is written where stderr is no terminal.
+//!
+//! Invariant: no call that is measured waits for the terminal. So this package writes nothing by itself: the program that
+//! measures has a way that waits for no reader.
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::{Mutex, PoisonError};
+use std::io::{self, IsTerminal as _};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// The picture is not drawn more often.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The way to the terminal.
+static DRAW: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Pictures of the progress go this way, which must not wait. Without one there are none.
+pub fn draw_by(draw: fn(&str)) {
+    let _first = DRAW.set(draw);
+}
+
+fn draw(picture: &str) {
+    if let Some(draw) = DRAW.get() {
+        draw(&format!("\r\x1b[K{picture}"));
+    }
+}
 
 /// A line that is written over as the work goes on.
 #[derive(Debug)]
@@ -38,7 +55,7 @@ impl Progress {
     /// Says how far it is in words of its own.
     pub(super) fn say(&self, words: &str) {
         if self.shown {
-            let _closed = write!(io::stderr(), "\r\x1b[K{words}");
+            draw(words);
         }
     }
 
@@ -61,10 +78,10 @@ impl Progress {
         let due = state.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_INTERVAL) || state.done == state.total;
         if due {
             let State { phase, done, total, .. } = &*state;
-            let _closed = match total {
-                0 => write!(io::stderr(), "\r\x1b[K{phase}"),
-                _ => write!(io::stderr(), "\r\x1b[K{phase}: {done} of {total}"),
-            };
+            match total {
+                0 => draw(phase),
+                _ => draw(&format!("{phase}: {done} of {total}")),
+            }
             state.drawn = Some(Instant::now());
         }
     }
@@ -73,7 +90,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown {
-            let _closed = write!(io::stderr(), "\r\x1b[K");
+            draw("");
         }
     }
 }

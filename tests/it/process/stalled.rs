@@ -1,13 +1,13 @@
 //! Nobody reads what the process says: a pipe is full, or a terminal was stopped. It goes on as if nobody had to.
 #![cfg(target_os = "linux")]
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use prost_types::Duration as WireDuration;
-use runledger_proto::v1::{CompleteRunRequest, HeartbeatRunRequest, StartRunRequest};
+use runledger_proto::v1::{CompleteRunRequest, CountRunsRequest, HeartbeatRunRequest, StartRunRequest};
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
@@ -208,6 +208,33 @@ async fn a_server_on_postgres_waits_for_no_reader_of_a_pipe_or_a_terminal() {
         let data = Data::Postgres(database.dsn());
         it_serves_and_stops_as_if_nobody_had_to_read(&data, to).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_measurement_goes_on_although_the_terminal_of_its_progress_was_stopped() {
+    let server = Server::start("memory").await;
+    server.is_ready().await;
+    let binary = env!("CARGO_BIN_EXE_runledger");
+    let line = format!("exec {binary} bench start-complete --callers 2 --connections 1 --warm-up 0 --seconds 2");
+    let mut script = Command::new("script");
+    script.args(["-qefc", &line, "/dev/null"]).env("SHELL", "/bin/sh");
+    script.envs(Everywhere::environment()).env("RUNLEDGER_SERVER", server.address.to_string());
+    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    // Ctrl-S, before there is anything to see.
+    keys.write_all(b"\x13").unwrap();
+    let measured = async || {
+        let all = CountRunsRequest::default();
+        let counted = server.client().count_runs(all).await.unwrap().into_inner();
+        (counted.counts.iter().map(|of| of.count).sum::<u64>() > 50).then_some(())
+    };
+    let went_on = eventually(SOON, measured).await;
+    // Ctrl-Q: what was measured is printed now.
+    keys.write_all(b"\x11").unwrap();
+    let ended = eventually(SOON, async || child.try_wait().unwrap()).await;
+    let _gone = child.kill();
+    assert!(went_on.is_some(), "it waited for the terminal");
+    assert!(ended.expect("it ends").success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
