@@ -224,6 +224,8 @@ pub enum Refusal {
         lifecycle: LifecycleId,
         /// What it lacks.
         missing: Vec<Requirement>,
+        /// Whether it once went on from a suspension, so that what it brought before does not count.
+        went_on: bool,
         /// The run as it is.
         run: Summary,
     },

@@ -289,7 +289,8 @@ fn is_complete(declared: &Declared, run: &Run, brought: &BTreeSet<Requirement>) 
     if missing.is_empty() {
         return Ok(());
     }
-    Err(Refusal::CompletionIncomplete { lifecycle: declared.pin.id.clone(), missing, run: run.summary() })
+    let went_on = run.refinements.as_ref().is_some_and(|stands| stands.resumed_from.is_some());
+    Err(Refusal::CompletionIncomplete { lifecycle: declared.pin.id.clone(), missing, went_on, run: run.summary() })
 }
 
 /// Notes what a late completion lacks, which is taken all the same: what is true is kept, and is no outcome.

@@ -136,14 +136,14 @@ pub(super) fn iteration_limit(iteration: u32, max_iterations: u32, run: &Summary
         .detail("runledger.v1.IterationLimitError", &error)
 }
 
-pub(super) fn incomplete(lifecycle: &LifecycleId, missing: &[Requirement], run: &Summary) -> Problem {
+pub(super) fn incomplete(lifecycle: &LifecycleId, missing: &[Requirement], went_on: bool, run: &Summary) -> Problem {
     let id = &run.run_id;
     let missing: Vec<String> = missing.iter().cloned().map(String::from).collect();
     let missing_list = missing.join(", ");
-    let message = format!(
-        "By {lifecycle}, run {id} lacks for its completion: {missing_list}. What it brought before it last went on from a \
-         suspension does not count: bring it with this call."
-    );
+    let before = "What it brought before it last went on from a suspension does not count. ";
+    let before = if went_on { before } else { "" };
+    let message =
+        format!("By {lifecycle}, run {id} lacks for its completion: {missing_list}. {before}Bring it with this call.");
     let (run_id, lifecycle) = (id.to_string(), lifecycle.to_string());
     let error = v1::CompletionIncompleteError { run_id, lifecycle, missing, run: Some(run.into()) };
     Problem::new(Code::FailedPrecondition, "COMPLETION_INCOMPLETE", message)

@@ -68,7 +68,9 @@ pub fn refusal(refusal: &Refusal) -> Problem {
         Refusal::BudgetExceeded { budget, spent, limit, run } => {
             suspended::budget_exceeded(budget, *spent, *limit, run)
         }
-        Refusal::CompletionIncomplete { lifecycle, missing, run } => lifecycles::incomplete(lifecycle, missing, run),
+        Refusal::CompletionIncomplete { lifecycle, missing, went_on, run } => {
+            lifecycles::incomplete(lifecycle, missing, *went_on, run)
+        }
         Refusal::InvalidFields(violations) => invalid(violations.clone()),
     }
 }

@@ -188,6 +188,7 @@ fn refusals_of_lifecycles(fill: Fill) -> Vec<Shown> {
             Refusal::CompletionIncomplete {
                 lifecycle: lifecycle(),
                 missing: vec![Requirement::Link(phase()); 16],
+                went_on: true,
                 run,
             },
             Code::FailedPrecondition,
