@@ -11,6 +11,7 @@ mod list;
 mod mutations;
 mod phases;
 mod suspension;
+mod unchanged;
 mod wait;
 mod watch;
 mod worker;

@@ -7,6 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::link::Brought;
 use super::phases::{Begin, Stand};
+use super::unchanged;
 use crate::cli::connect::Caller;
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{self, JsonSource, Label, MaxRunning, Route};
@@ -316,8 +317,11 @@ pub(super) async fn start(args: StartArgs) -> Result<(), Stop> {
     args.begin.add_to(&mut request);
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
     args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
-    if args.lease_ttl.is_some() && answer.disposition() == v1::Disposition::Unchanged {
-        say("the run was running already: no lease was granted, and the one that it shows may be somebody else's");
+    if answer.disposition() == v1::Disposition::Unchanged {
+        unchanged::tell_of_start(&request, answer.run.as_ref().unwrap_or(&v1::Run::default()));
+        if args.lease_ttl.is_some() {
+            say("the run was running already: no lease was granted, and the one that it shows may be somebody else's");
+        }
     }
     Ok(())
 }
@@ -372,7 +376,11 @@ pub(super) async fn complete(args: CompleteArgs) -> Result<(), Stop> {
         phase: args.stand.phase(),
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
-    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
+    let links = !request.links.is_empty();
+    let given = [("--metadata", request.metadata.is_some()), ("--result", request.result.is_some()), ("--link", links)];
+    unchanged::tell_of_end(answer.disposition(), &given);
+    Ok(())
 }
 
 pub(super) async fn abort(args: AbortArgs) -> Result<(), Stop> {
@@ -387,7 +395,11 @@ pub(super) async fn abort(args: AbortArgs) -> Result<(), Stop> {
         expected_revision: args.mutation.expected_revision,
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
-    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
+    let [reason, code] = unchanged::other_reasons(&request.failure_reason, &request.reason_code, answer.run.as_ref());
+    let given = [("--failure-reason", reason), ("--reason-code", code), ("--result", request.result.is_some())];
+    unchanged::tell_of_end(answer.disposition(), &given);
+    Ok(())
 }
 
 pub(super) async fn fail(args: FailArgs) -> Result<(), Stop> {
@@ -402,7 +414,11 @@ pub(super) async fn fail(args: FailArgs) -> Result<(), Stop> {
         expected_revision: args.mutation.expected_revision,
     };
     let answer = args.mutation.caller.ask(&mut args.mutation.caller.client()?, &request).await?;
-    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)
+    args.mutation.show(&answer, answer.run.as_ref(), answer.disposition)?;
+    let [reason, code] = unchanged::other_reasons(&request.failure_reason, &request.reason_code, answer.run.as_ref());
+    let given = [("--failure-reason", reason), ("--reason-code", code), ("--result", request.result.is_some())];
+    unchanged::tell_of_end(answer.disposition(), &given);
+    Ok(())
 }
 
 pub(super) async fn claim(args: ClaimArgs) -> Result<(), Stop> {
