@@ -18,6 +18,7 @@ mod lifecycle;
 mod live;
 mod look;
 mod migrate;
+mod misread;
 mod monitoring;
 mod namespace;
 mod output;
@@ -25,6 +26,7 @@ mod retention;
 mod run;
 mod screen;
 mod serve;
+mod standard_input;
 mod table;
 mod time;
 mod token;
@@ -74,8 +76,8 @@ use crate::supervise::signals::outlive_limits;
     after_help = "Examples:\n  \
         runledger serve                                                durable, on the embedded store\n  \
         runledger serve --store postgres://app:secret@db/runs          one of many replicas\n  \
-        runledger run start --task-thread-id thread-1 --run-id run-1   a run begins\n  \
-        runledger run complete run-1                                   and ends\n  \
+        runledger run start --task-thread-id thread-1 --run-id try-1   a run begins\n  \
+        runledger run complete try-1                                   and ends\n  \
         runledger run list --status running                            what is under way?\n  \
         runledger watch --for 1h                                       every change, as it happens\n  \
         runledger export --output lifecycle.jsonl                      the whole history\n  \
@@ -190,6 +192,7 @@ fn read(words: &[OsString]) -> Result<Cli, Misread> {
     let mut with_variables = Cli::command();
     with_variables.build();
     emptiness::refused_variable(&mut with_variables, &matches).map_err(Misread::Words)?;
+    standard_input::refused(&mut command, &matches).map_err(Misread::Words)?;
     let about = match matches.subcommand() {
         Some(("serve", about)) => Some(about),
         Some(("config", matches)) => matches.subcommand_matches("show"),
@@ -212,9 +215,14 @@ fn reread(words: &[OsString]) -> Result<(ServeConfig, Vec<Setting>), String> {
 
 /// Tells what was said of a command line, without passwords: how the process ends.
 fn told(error: &clap::Error, words: &[OsString]) -> ExitCode {
-    let rendered = error.render().to_string();
+    let command = settings::without_empty_variables(Cli::command());
+    let rendered = match misread::of_a_variable(&command, words, error) {
+        Some(told) => told,
+        None => error.render().to_string(),
+    };
     let shown = redacted(&rendered, given(words));
-    if error.use_stderr() && !(shown == rendered && io::stderr().is_terminal()) {
+    let is_as_it_was = shown == error.render().to_string();
+    if error.use_stderr() && !(is_as_it_was && io::stderr().is_terminal()) {
         stdio::err().say(&shown);
     } else {
         // With colours, where it is a terminal. Signals end the process still by themselves.
@@ -246,7 +254,14 @@ fn with_file(command: clap::Command, words: &[OsString]) -> Result<(clap::Comman
         return Ok((command, ConfigFile::default()));
     }
     let named = settings::file::named(called, words);
-    let file = named.map_or_else(|| Ok(ConfigFile::default()), |path| ConfigFile::read(&path))?;
+    let file = match named {
+        None => ConfigFile::default(),
+        Some((path, variable)) => ConfigFile::read(&path).map_err(|mistakes| {
+            // Nobody has typed the name of the file.
+            let variable = variable.map_or_else(String::new, |name| format!("{}: ", name.to_string_lossy()));
+            mistakes.into_iter().map(|mistake| format!("{variable}{mistake}")).collect::<Vec<_>>()
+        })?,
+    };
     let beneath = file.clone();
     let with_both = move |called| settings::file::set_aside(beneath.beneath(called, words), words);
     Ok((mut_at(command, &path, with_both), file))

@@ -30,6 +30,10 @@ use crate::text::{bytes, count, duration, duration_within, within, without_mark}
 /// The prefix of the process's own variables.
 const PREFIX: &str = "RUNLEDGER_";
 
+/// A client's token, by its value and by its file.
+const TOKEN: &str = "RUNLEDGER_TOKEN";
+const TOKEN_FILE: &str = "RUNLEDGER_TOKEN_FILE";
+
 /// The settings of `runledger serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeConfig {
@@ -420,17 +424,22 @@ pub fn contexts_file() -> Option<PathBuf> {
 ///
 /// The variable's value is no token. The value is not shown.
 pub fn token() -> Result<Option<Token>, String> {
-    const NAME: &str = "RUNLEDGER_TOKEN";
-    if is_empty_variable(NAME.as_ref()) {
-        return Err(empty_variable(NAME));
+    if is_empty_variable(TOKEN.as_ref()) {
+        return Err(empty_variable(TOKEN));
     }
-    let Some(value) = variable(NAME) else { return Ok(None) };
+    let Some(value) = variable(TOKEN) else { return Ok(None) };
     let token = value.to_str().map(Token::of_value);
     match token {
         Some(Ok(token)) => Ok(Some(token)),
         Some(Err(error)) => Err(format!("RUNLEDGER_TOKEN: {error}")),
         None => Err("RUNLEDGER_TOKEN holds no token".to_owned()),
     }
+}
+
+/// Whether the environment names this file of a token, and has a token by its value besides.
+#[must_use]
+pub fn is_before_a_token(file: &Path) -> bool {
+    variable(TOKEN).is_some() && variable(TOKEN_FILE).is_some_and(|named| Path::new(&named) == file)
 }
 
 /// A directory of the user's, by its variable or in the user's home. A path that is not absolute is none: it would mean

@@ -99,6 +99,11 @@ pub(super) fn target(context: Option<&str>, servers: &[ServerAddress], access: &
     let is_named = context.is_some_and(|name| name != context::NONE);
     let selected = context::selected(context).map_err(|error| Stop::Usage(error.to_string()))?;
     let token = if is_named || access.token_file.is_some() { None } else { config::token().map_err(Stop::Usage)? };
+    if !is_named && access.token_file.as_deref().is_some_and(config::is_before_a_token) {
+        say_once(
+            "RUNLEDGER_TOKEN_FILE and RUNLEDGER_TOKEN are both set: the file goes before, and the other is left aside",
+        );
+    }
     let access = Access { token, ..access.clone() };
     let Some((name, context)) = selected else {
         return Ok(Target { servers: servers.to_vec(), access, acting_agent: None });

@@ -134,13 +134,19 @@ fn leniently(command: &Command, words: &[OsString]) -> Option<ArgMatches> {
     lenient.try_get_matches_from(words).ok()
 }
 
-/// The file that a command line or the environment names, before either is checked. `words`: all after the
-/// subcommand's name.
+/// The file that a command line or the environment names, before either is checked, and the variable where it is that.
+/// `words`: all after the subcommand's name.
 #[must_use]
-pub fn named(command: &Command, words: &[OsString]) -> Option<PathBuf> {
+pub fn named(command: &Command, words: &[OsString]) -> Option<(PathBuf, Option<OsString>)> {
     let matches = leniently(command, words)?;
     let of = |id| matches.try_get_one::<PathBuf>(id).ok().flatten().cloned();
-    of(POSITIONAL).or_else(|| of(OWN_FLAG))
+    if let Some(path) = of(POSITIONAL) {
+        return Some((path, None));
+    }
+    let path = of(OWN_FLAG)?;
+    let is_variable = matches.value_source(OWN_FLAG) == Some(ValueSource::EnvVariable);
+    let own = command.get_arguments().find(|arg| arg.get_id() == OWN_FLAG);
+    Some((path, own.and_then(Arg::get_env).filter(|_| is_variable).map(ToOwned::to_owned)))
 }
 
 /// The text of a file, within its bound.
