@@ -14,6 +14,7 @@ mod rights;
 mod screen;
 mod secured;
 mod texts;
+mod told;
 
 use clap::{Command, CommandFactory as _};
 use runledger::app::STOP_WAIT_MAX;

@@ -5,8 +5,8 @@ use super::super::ending::exit_codes;
 /// Of `runledger run` itself.
 pub(in super::super) const HELP: &str = concat!(
     "Examples:\n  \
-    runledger run start --task-thread-id thread-1 --run-id run-1\n  \
-    runledger run complete run-1\n  \
+    runledger run start --task-thread-id thread-1 --run-id try-1\n  \
+    runledger run complete try-1\n  \
     runledger run list --context local\n\n\
     `runledger context` names servers with their TLS, token and namespace.\n",
     exit_codes!()
@@ -23,7 +23,7 @@ macro_rules! once {
 pub(super) const START: &str = concat!(
     "Examples:\n  \
     runledger run start --task-thread-id thread-1\n  \
-    runledger run start --task-thread-id thread-1 --run-id run-1 --route mcp --label team=search\n  \
+    runledger run start --task-thread-id thread-1 --run-id try-1 --route mcp --label team=search\n  \
     runledger run start --task-thread-id thread-1 --deferred --metadata '{\"page\": \"a\"}'\n  \
     echo '{\"url\": \"https://example.com\"}' | runledger run start --task-thread-id thread-1 --input -\n\n\
     A run that is already running stays as it is, and the command succeeds: see the disposition.\n",
@@ -33,9 +33,9 @@ pub(super) const START: &str = concat!(
 
 pub(super) const UPDATE: &str = concat!(
     "Examples:\n  \
-    runledger run update run-1 --label team=search --metadata '{\"step\": 2, \"page\": null}'\n  \
-    runledger run update run-1 --metadata @metadata.json --expected-revision 1\n  \
-    echo '{\"step\": 3}' | runledger run update run-1 --metadata - --tab-group-id ''\n\n\
+    runledger run update try-1 --label team=search --metadata '{\"step\": 2, \"page\": null}'\n  \
+    runledger run update try-1 --metadata @metadata.json --expected-revision 1\n  \
+    echo '{\"step\": 3}' | runledger run update try-1 --metadata - --tab-group-id ''\n\n\
     Flags that are not given leave their field alone, an empty ID clears it.\n",
     once!(),
     exit_codes!()
@@ -43,16 +43,16 @@ pub(super) const UPDATE: &str = concat!(
 
 pub(super) const COMPLETE: &str = concat!(
     "Example:\n  \
-    runledger run complete run-1 --metadata '{\"pages\": 3}'\n  \
-    echo '{\"found\": 3}' | runledger run complete run-1 --result -\n  \
-    runledger run complete run-1 --phase approved --link artifact=s3://bucket/report.pdf\n\n",
+    runledger run complete try-1 --metadata '{\"pages\": 3}'\n  \
+    echo '{\"found\": 3}' | runledger run complete try-1 --result -\n  \
+    runledger run complete try-1 --phase approved --link artifact=s3://bucket/report.pdf\n\n",
     once!(),
     exit_codes!()
 );
 
 pub(super) const LINK: &str = concat!(
     "Example:\n  \
-    runledger run link run-1 artifact s3://bucket/report.pdf --media-type application/pdf\n\n\
+    runledger run link try-1 artifact s3://bucket/report.pdf --media-type application/pdf\n\n\
     A link with the same REL and TARGET once more changes nothing. At most 64 a run.\n",
     once!(),
     exit_codes!()
@@ -60,7 +60,7 @@ pub(super) const LINK: &str = concat!(
 
 pub(super) const ABORT: &str = concat!(
     "Example:\n  \
-    runledger run abort run-1 --reason-code USER_CANCELLED\n\n\
+    runledger run abort try-1 --reason-code USER_CANCELLED\n\n\
     A run that has ended stays as it is, and the command succeeds: see the disposition.\n",
     once!(),
     exit_codes!()
@@ -68,7 +68,7 @@ pub(super) const ABORT: &str = concat!(
 
 pub(super) const FAIL: &str = concat!(
     "Example:\n  \
-    runledger run fail run-1 --failure-reason 'the tab crashed' --reason-code CDP_DISCONNECT\n\n\
+    runledger run fail try-1 --failure-reason 'the tab crashed' --reason-code CDP_DISCONNECT\n\n\
     A run that has ended stays as it is, and the command succeeds: see the disposition.\n",
     once!(),
     exit_codes!()
@@ -98,7 +98,7 @@ pub(super) const CLAIM_NEXT: &str = concat!(
 
 pub(super) const CHECK: &str = concat!(
     "Examples:\n  \
-    runledger run check run-1 --to completed\n  \
+    runledger run check try-1 --to completed\n  \
     runledger run check --from pending --to running\n\n\
     Changes nothing. `transition` says whether the statuses allow it, and `answer` how the call would be answered: this \
     command ends with 1 where that is a refusal. It looks at the run's status and, as of the acting agent (--as), at \
@@ -125,8 +125,8 @@ pub(super) const HEARTBEAT: &str = concat!(
 
 pub(super) const REQUEST_ABORT: &str = concat!(
     "Examples:\n  \
-    runledger run request-abort run-1 --reason 'wrong page'\n  \
-    runledger run request-abort run-1 --grace 30s\n\n\
+    runledger run request-abort try-1 --reason 'wrong page'\n  \
+    runledger run request-abort try-1 --grace 30s\n\n\
     Its worker hears of it with the next heartbeat. With --grace, the authority ends the run by itself after that.\n",
     once!(),
     exit_codes!()
@@ -135,7 +135,7 @@ pub(super) const REQUEST_ABORT: &str = concat!(
 pub(super) const SUSPEND: &str = concat!(
     "Examples:\n  \
     runledger run suspend run-3 --kind HELP --reason 'which account?' --lease-epoch 1\n  \
-    runledger run suspend run-1 --kind PAUSED --reason 'not during the release' --suspend-timeout 2d\n\n\
+    runledger run suspend try-1 --kind PAUSED --reason 'not during the release' --suspend-timeout 2d\n\n\
     The run stays RUNNING; nobody holds it, nothing of it expires, and its --run-timeout stands still. Another kind or \
     reason replaces the whole suspension, with its times and its hint; the same is `unchanged`. It stops no process that does not ask: a worker \
     hears of it by its next call, which is refused as RUN_SUSPENDED. `runledger run list --suspended` shows what waits.\n",
@@ -145,8 +145,8 @@ pub(super) const SUSPEND: &str = concat!(
 
 pub(super) const RESUME: &str = concat!(
     "Examples:\n  \
-    runledger run resume run-1 --reason 'account 7'\n  \
-    runledger run resume run-1 --reason 'account 7' --lease-ttl 1m\n\n\
+    runledger run resume try-1 --reason 'account 7'\n  \
+    runledger run resume try-1 --reason 'account 7' --lease-ttl 1m\n\n\
     Without --lease-ttl, the run is ready: the next worker takes it by `runledger run claim-next --take ready`. A run that \
     never had a lease goes on as it is. In a phase that suspends, --phase says which one it goes on in.\n",
     once!(),
@@ -155,7 +155,7 @@ pub(super) const RESUME: &str = concat!(
 
 pub(super) const ARCHIVE: &str = concat!(
     "Examples:\n  \
-    runledger run archive run-1\n  \
+    runledger run archive try-1\n  \
     runledger run list --only-archived\n\n\
     Nothing is deleted: run get, run events and the watches show the run as before.\n",
     once!(),
@@ -164,15 +164,15 @@ pub(super) const ARCHIVE: &str = concat!(
 
 pub(super) const REDACT: &str = concat!(
     "Examples:\n  \
-    runledger run redact run-1 --path /metadata/customer/email --reason \"not to be kept\"\n  \
-    runledger run redact run-1 --path /reason --path /progress\n\n\
+    runledger run redact try-1 --path /metadata/customer/email --reason \"not to be kept\"\n  \
+    runledger run redact try-1 --path /reason --path /progress\n\n\
     What is taken out is gone for good: from the run, from every event, from every later export and watch. Copies that the \
     store itself has kept are another matter: see docs/redaction.md.\n",
     once!(),
     exit_codes!()
 );
 
-pub(super) const RESTORE: &str = concat!("Example:\n  runledger run restore run-1\n", once!(), exit_codes!());
+pub(super) const RESTORE: &str = concat!("Example:\n  runledger run restore try-1\n", once!(), exit_codes!());
 
 pub(super) const WORKER: &str = concat!(
     "Examples:\n  \
@@ -213,17 +213,17 @@ pub(super) const WORKER: &str = concat!(
 
 pub(super) const GET: &str = concat!(
     "Examples:\n  \
-    runledger run get run-1\n  \
+    runledger run get try-1\n  \
     runledger run get run-2 --queue-label instance\n  \
-    runledger run get run-1 --links\n  \
-    runledger run get run-1 --output json\n\n",
+    runledger run get try-1 --links\n  \
+    runledger run get try-1 --output json\n\n",
     exit_codes!()
 );
 
 pub(super) const EVENTS: &str = concat!(
     "Examples:\n  \
-    runledger run events run-1\n  \
-    runledger run events run-1 --all --output json\n\n",
+    runledger run events try-1\n  \
+    runledger run events try-1 --all --output json\n\n",
     exit_codes!()
 );
 
@@ -245,8 +245,8 @@ pub(super) const COUNT: &str = concat!(
 
 pub(super) const WATCH: &str = concat!(
     "Examples:\n  \
-    runledger run watch run-1\n  \
-    runledger run watch run-1 --after-revision 0 --output json\n\n\
+    runledger run watch try-1\n  \
+    runledger run watch try-1 --after-revision 0 --output json\n\n\
     Begins with the run as it is, or with the event after --after-revision. Goes on by itself where it was cut, so \
     nothing is missing and nothing comes twice. Ctrl-C ends it with 130.\n",
     exit_codes!()
@@ -254,8 +254,8 @@ pub(super) const WATCH: &str = concat!(
 
 pub(super) const WAIT: &str = concat!(
     "Examples:\n  \
-    runledger run wait run-1\n  \
-    runledger run wait run-1 --timeout 30m --output json\n\n\
+    runledger run wait try-1\n  \
+    runledger run wait try-1 --timeout 30m --output json\n\n\
     Shows the run when it has ended, however it has. Goes on by itself where it was cut. Still not ended after \
     --timeout: 4, and the run is not shown. Ctrl-C ends it with 130.\n",
     exit_codes!()

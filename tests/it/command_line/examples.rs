@@ -115,7 +115,7 @@ fn adapted(line: &str) -> String {
     words.join(" ")
 }
 
-/// A server as the examples expect it, on the store that they name; else on the default one: `run-1` is running, or suspended where it is resumed,
+/// A server as the examples expect it, on the store that they name; else on the default one: `try-1` is running, or suspended where it is resumed,
 /// `run-2` pending, `run-3` held under epoch 1, and `run-4` claimed under it; the namespace `team-b` is empty.
 struct Scene {
     server: Server,
@@ -152,10 +152,10 @@ impl Scene {
             None => Server::spawn(&[], &[("XDG_DATA_HOME", directory.path().to_str().unwrap())]),
         };
         server.until("readiness", ServingStatus::Serving).await;
-        started(&server, "run-1").await;
+        started(&server, "try-1").await;
         if line.contains("run resume") {
             let request = v1::SuspendRunRequest {
-                run_id: "run-1".to_owned(),
+                run_id: "try-1".to_owned(),
                 kind: "HELP".to_owned(),
                 reason: "which account?".to_owned(),
                 ..v1::SuspendRunRequest::default()
@@ -163,7 +163,7 @@ impl Scene {
             server.client().await.suspend_run(request).await.unwrap();
         }
         if line.contains("run archive") || line.contains("run restore") {
-            completed(&server, "run-1").await;
+            completed(&server, "try-1").await;
         }
         let others = [
             v1::StartRunRequest {
@@ -254,7 +254,7 @@ async fn run(line: &str) -> Ran {
     let waits = ["runledger run wait", "runledger run watch"].iter().any(|command| line.contains(command));
     let end = async {
         if waits {
-            completed(&scene.server, "run-1").await;
+            completed(&scene.server, "try-1").await;
         }
     };
     tokio::join!(ran(shell), end).0
@@ -305,13 +305,13 @@ async fn every_example_that_follows_goes_on_until_it_is_told_to_stop() {
                 _ = changes.tick() => {
                     step += 1;
                     let label = [("step".to_owned(), step.to_string())];
-                    let run_id = "run-1".to_owned();
+                    let run_id = "try-1".to_owned();
                     let update = v1::UpdateRunRequest { run_id, labels: label.into(), ..Default::default() };
                     client.update_run(update).await.unwrap();
                 }
             }
         };
-        assert!(first.contains("\"runId\":\"run-1\""), "{first}");
+        assert!(first.contains("\"runId\":\"try-1\""), "{first}");
         going.signal("INT");
         let (code, _, err) = going.ended().await;
         assert_eq!(code, 0, "{line}: {err}");
