@@ -184,7 +184,8 @@ impl StoreLocation {
                 }
                 let text = runledger_files::text_once(path, LOCATION_BYTES_MAX)
                     .map_err(|error| format!("cannot read {shown}: {error}"))?;
-                without_mark(&text).trim().parse().map_err(|expected| format!("--store-file {shown}: {expected}"))
+                let by = named_by("--store-file", "RUNLEDGER_STORE_FILE", path.as_os_str());
+                without_mark(&text).trim().parse().map_err(|expected| format!("{by} {shown}: {expected}"))
             }
             (None, None) => default_database().map(Location::Sqlite),
         }
@@ -247,7 +248,8 @@ impl Asked {
     ///
     /// The form that a store's location must have.
     pub fn location(&self) -> Result<Location, String> {
-        self.0.parse().map_err(|expected| format!("--store: {expected}"))
+        let by = named_by("--store", "RUNLEDGER_STORE", self.0.as_ref());
+        self.0.parse().map_err(|expected| format!("{by}: {expected}"))
     }
 }
 
@@ -447,6 +449,11 @@ pub fn is_before_a_token(file: &Path) -> bool {
 fn user_directory(name: &str, in_home: &str) -> Option<PathBuf> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(name).or_else(|| absolute("HOME").map(|home| home.join(in_home)))
+}
+
+/// The flag that has a value, or the variable where it is that: then nobody has typed the flag.
+fn named_by(flag: &'static str, by: &'static str, value: &OsStr) -> &'static str {
+    if variable(by).is_some_and(|given| given == value) { by } else { flag }
 }
 
 /// The value of a variable that is not empty.

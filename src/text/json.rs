@@ -177,6 +177,27 @@ mod tests {
     }
 
     #[test]
+    fn whatever_a_program_writes_for_a_double_is_taken() {
+        let mut bits = 0x9e37_79b9_7f4a_7c15_u64;
+        for _ in 0..20_000 {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let double = f64::from_bits(bits);
+            if !double.is_normal() {
+                continue;
+            }
+            for text in [format!("{double:e}"), format!("{double:.16e}"), format!("{double:.14e}")] {
+                assert_eq!(number(&text), Ok(()), "{text}");
+            }
+            // One digit more than tells it from others, which it does not have.
+            let more = format!("{double:.20e}");
+            let (mantissa, exponent) = more.split_once('e').unwrap();
+            let last = if mantissa.ends_with('5') { '6' } else { '5' };
+            let other = format!("{}{last}e{exponent}", &mantissa[..mantissa.len() - 1]);
+            assert!(number(&other).is_err(), "{other} is not {more}");
+        }
+    }
+
+    #[test]
     fn what_would_be_lost_is_refused_with_its_place() {
         for (text, place) in [
             ("{\"a\": 9007199254740993}", "a: 9007199254740993 would be rounded"),

@@ -65,8 +65,9 @@ async fn a_runs_life_is_told_as_the_authority_knows_it(store: &str) {
     assert_eq!(got["run"], dispositions[0]["run"]);
     let out = done(server, &["run", "complete", "r", "--as", "agent 7", "--metadata", "{}"]).await;
     assert!(out.contains("\nstatus         completed\n"), "{out}");
-    let out = done(server, &["run", "abort", "r", "--reason-code", "TIMEOUT"]).await;
-    assert!(out.starts_with("disposition    unchanged\n"), "{out}");
+    let late = cli(server, &["run", "abort", "r", "--reason-code", "TIMEOUT"]).await;
+    assert!(late.code == 0 && late.out.starts_with("disposition    unchanged\n"), "{}", late.out);
+    assert!(late.err.ends_with("--reason-code was not taken\n"), "{}", late.err);
 
     let events = json(server, &["run", "events", "r"]).await;
     let told: Vec<_> = events.iter().map(|event| (event["revision"].as_str().unwrap(), &event["to"])).collect();

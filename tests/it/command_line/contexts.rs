@@ -272,7 +272,7 @@ async fn a_context_that_is_named_is_final_and_what_says_otherwise_is_told_on_one
     let mut none = home.command(&["run", "list", "--context", "none"]);
     of_another_shell(&mut none, &elsewhere, &of_environment);
     let none = ran(none).await;
-    assert_eq!((none.code, none.err.as_str()), (0, ""));
+    assert_eq!((none.code, none.err.contains("both set: the file goes before")), (0, true), "{}", none.err);
     assert_eq!(other.sent("authorization"), ["Bearer of-environment"]);
     let reserved = home.run(&["context", "add", "none", "--server", &address]).await;
     assert_eq!(reserved.code, 2, "{}", reserved.err);

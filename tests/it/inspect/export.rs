@@ -145,11 +145,11 @@ async fn an_export_that_finds_nothing_says_of_what(ledger: Ledger) {
     let file = directory.path().join("lifecycle.jsonl");
     let output = ["export", "--output", file.to_str().unwrap()];
     let (code, said) = ledger.run(&output).await;
-    assert_eq!((code, said.contains("leaves out")), (0, false), "{said}");
+    assert_eq!((code, said.contains("had more")), (0, false), "{said}");
     let all = fs::read_to_string(&file).unwrap();
     let middle: Value = serde_json::from_str(all.lines().nth(10).unwrap()).unwrap();
     let (code, said) = ledger.run(&[&output[..], &["--until", middle["at"].as_str().unwrap()]].concat()).await;
-    assert_eq!((code, said.contains("which the new one leaves out")), (0, true), "{said}");
+    assert_eq!((code, said.contains("the file that was replaced had more")), (0, true), "{said}");
 }
 
 async fn a_file_is_there_once_it_is_complete(ledger: Ledger) {

@@ -60,6 +60,10 @@ async fn a_flag_that_was_typed_is_named_and_not_its_variable() {
 
 #[tokio::test]
 async fn a_file_of_settings_that_a_variable_names_is_told_with_the_variable() {
+    let mut wrong = command("", &["serve"]);
+    wrong.env_remove("RUNLEDGER_SERVER").env("RUNLEDGER_STORE", "nonsense");
+    let by_variable = ran(wrong).await;
+    assert!(by_variable.code == 2 && by_variable.err.contains("RUNLEDGER_STORE: expected"), "{}", by_variable.err);
     let directory = TempDir::new().unwrap();
     let missing = directory.path().join("missing.toml").display().to_string();
     let mut wrong = command("", &["serve"]);
