@@ -121,7 +121,7 @@ async fn replicas_an_hour_ahead_and_behind_end_no_lease_too_soon_or_too_late() {
         let (code, said) = run(&["doctor", "--store", &data.store(), "--server", &address]).await;
         let wanted = format!("The clock of the machine of {address} is ");
         let told = said.lines().find_map(|line| Some(line.split_once(&wanted)?.1));
-        assert!(code == 1 && told.is_some_and(|told| told.ends_with(&format!("{way} the store's"))), "{code}: {said}");
+        assert!(code == 1 && told.is_some_and(|told| told.ends_with(&format!("{way} the store's."))), "{code}: {said}");
     }
     let alive = start(&ahead, leased("alive", 2)).await;
     for (n, server) in [&ahead, &behind].into_iter().enumerate() {
