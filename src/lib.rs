@@ -47,7 +47,8 @@
 //!   ([`store::finding`]), by which `serve` refuses and the doctor tells. Who holds what is asked of the catalogue, on a
 //!   connection that waits for no table.
 //! - On SQLite the ledger is one file with one name, and its log. When a name comes to mean another file, the outcome
-//!   of open commits stays unknown, no more commits are acknowledged, and the service stops.
+//!   of open commits stays unknown, no more commits are acknowledged, and the service stops. So it does when either is cut: what was
+//!   written into them is looked for once a second.
 //! - A run at rest has no row in `leases`, and one in `suspended`; a commit that ends the run or lets it go on deletes
 //!   it. What a suspension says is in the run; the row has what lists and claims look for.
 //! - A replica whose release the database has outgrown (`min_release`) makes no more commits: it reads `min_release`
