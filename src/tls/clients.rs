@@ -104,6 +104,9 @@ mod tests {
 
     use super::*;
 
+    /// In seconds.
+    const YEAR: i64 = 31_557_600;
+
     /// A clock that stands, in seconds.
     struct Stands {
         now: i64,
@@ -135,8 +138,7 @@ mod tests {
         let mut roots = RootCertStore::empty();
         roots.add(root.der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
-        const YEAR: i64 = 31_557_600;
+        let webpki = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
         for (now, latest, is_good) in [
             (31 * YEAR + 1_000_000, 31 * YEAR + 1_000_000, true),
             (31 * YEAR + 1_000_000, 50 * YEAR, true),
@@ -145,7 +147,7 @@ mod tests {
             (YEAR, YEAR, false),
             (YEAR, 50 * YEAR, false),
         ] {
-            let clients = Clients::new(verifier.clone(), Arc::new(Stands { now, latest }));
+            let clients = Clients::new(webpki.clone(), Arc::new(Stands { now, latest }));
             let verified = ClientCertVerifier::verify_client_cert(&clients, client.der(), &[], UnixTime::now());
             assert_eq!(verified.is_ok(), is_good, "{now} {latest}: {verified:?}");
         }

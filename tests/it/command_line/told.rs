@@ -79,7 +79,7 @@ async fn a_broken_access_file_is_told_by_its_own_lines() {
     };
     let by_new = said(&[&NEW[..], &["--access-file", &access]].concat()).await;
     assert_eq!(by_new, said(&["token", "list", "--access-file", &access]).await);
-    assert!(by_new.starts_with("5"), "{by_new}");
+    assert!(by_new.starts_with('5'), "{by_new}");
     assert_eq!(std::fs::read_to_string(&access).unwrap(), broken);
 }
 

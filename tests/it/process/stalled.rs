@@ -215,7 +215,7 @@ async fn a_measurement_goes_on_although_the_terminal_of_its_progress_was_stopped
     let server = Server::start("memory").await;
     server.is_ready().await;
     let binary = env!("CARGO_BIN_EXE_runledger");
-    let line = format!("exec {binary} bench start-complete --callers 2 --connections 1 --warm-up 0 --seconds 2");
+    let line = format!("exec {binary} bench start-complete --callers 2 --connections 1 --warm-up 0 --seconds 10");
     let mut script = Command::new("script");
     script.args(["-qefc", &line, "/dev/null"]).env("SHELL", "/bin/sh");
     script.envs(Everywhere::environment()).env("RUNLEDGER_SERVER", server.address.to_string());
@@ -226,7 +226,7 @@ async fn a_measurement_goes_on_although_the_terminal_of_its_progress_was_stopped
     let measured = async || {
         let all = CountRunsRequest::default();
         let counted = server.client().count_runs(all).await.unwrap().into_inner();
-        (counted.counts.iter().map(|of| of.count).sum::<u64>() > 50).then_some(())
+        (counted.counts.iter().map(|of| of.count).sum::<u64>() > 20).then_some(())
     };
     let went_on = eventually(SOON, measured).await;
     // Ctrl-Q: what was measured is printed now.
