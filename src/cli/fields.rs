@@ -131,6 +131,7 @@ impl JsonSource {
         let usage = |what: String| Stop::Usage(format!("{flag}: {what}"));
         let (name, text) = match (self.0.as_str(), self.0.strip_prefix('@')) {
             ("-", _) => ("standard input", text_of(std::io::stdin().lock())),
+            (_, Some("")) => return Err(usage("expected the name of a file behind the @".to_owned())),
             (_, Some(path)) => {
                 let text = runledger_files::text_once(path.as_ref(), JSON_READ_BYTES_MAX);
                 (path, text.map_err(|error| format!("cannot be read: {error}")))

@@ -14,6 +14,7 @@ use super::retention::flags::RetentionFlags;
 use super::table::{Column, Table};
 use super::time::time;
 use super::view::{self, Times, moment};
+use crate::domain::retention::KEEP_MS_MIN;
 use crate::stdio;
 use crate::text::{MaybeEmpty, bytes, count, without_mark};
 use crate::wire::cursor::CURSOR_BYTES_MAX;
@@ -281,6 +282,10 @@ async fn agreed(
     yes: bool,
 ) -> Result<(), Stop> {
     let (changes, after) = (said.changes(before), said.over(before));
+    let least = Duration::from_millis(KEEP_MS_MIN);
+    if changes.iter().any(|change| change.is_shorter() && change.after.is_some_and(|after| after < least)) {
+        return Err(Stop::Usage("nothing was changed: runs are kept for 1 minute or more".into()));
+    }
     let time = |time: Option<Duration>| time.map_or_else(|| "for ever".to_owned(), lasting);
     for change in changes.iter().filter(|change| !change.is_named && change.before.is_some()) {
         if change.after != change.before {

@@ -191,6 +191,9 @@ pub(super) fn run(args: TokenArgs) -> Result<(), Stop> {
 fn new(args: NewArgs) -> Result<(), Stop> {
     let NewArgs { name, namespaces, roles, agents, expires_in, access_file, output, force } = args;
     let output = output.filter(|path| !PRINTED.iter().any(|name| path.as_os_str() == *name));
+    if expires_in.is_some_and(|left| left.is_zero()) {
+        return Err(Stop::Usage("--expires-in: a token lasts for some time, such as 90d".to_owned()));
+    }
     let token = NewToken::draw().ok_or_else(|| Stop::Undone("the system has no randomness".to_owned()))?;
     let expires_at = expires_in.map(|left| SystemClock.now().plus_ms(left.as_millis().try_into().unwrap_or(u64::MAX)));
     let operates = roles.iter().any(|role| matches!(role, Role::Operator | Role::Admin));
