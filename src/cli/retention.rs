@@ -214,9 +214,9 @@ async fn opened(args: &WalkArgs, beside: &str) -> Result<(Arc<dyn Store>, Vec<Re
     let options = args.store.options(false, true);
     let supervisor = Supervisor::new();
     let opened = store::open::open(&location, &options, Arc::new(SystemClock), &supervisor).await;
-    let store: Arc<dyn Store> = opened.map_err(|error| match error {
-        OpenError::Locked { .. } => Stop::Unreachable(format!("{error}: {beside}")),
-        error => Stop::Unreachable(chain(&error)),
+    let store: Arc<dyn Store> = opened.map_err(|error| {
+        let next = if matches!(error, OpenError::Locked { .. }) { format!(": {beside}") } else { String::new() };
+        Stop::Unreachable(chain(&error) + &next)
     })?;
     let retentions = store.retentions().await.context("the namespaces cannot be read")?;
     Ok((store, retentions))

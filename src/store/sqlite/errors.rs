@@ -192,11 +192,14 @@ pub(super) fn unsound(path: &Path, fault: &str) -> OpenError {
 /// An error of the system while the directory is made and locked.
 pub(super) fn open_system(path: &Path, error: io::Error) -> OpenError {
     let location = path.display().to_string();
-    match error.kind() {
-        _ if access::is_of(&error) => access::forbidden(path, For::Writing, &error.to_string()),
-        io::ErrorKind::StorageFull => full(location),
-        io::ErrorKind::FileTooLarge => limited(location),
-        _ => OpenError::Failed { location, source: error.into() },
+    if access::is_of(&error) {
+        access::forbidden(path, For::Writing, &error.to_string())
+    } else if error.kind() == io::ErrorKind::StorageFull {
+        full(location)
+    } else if error.kind() == io::ErrorKind::FileTooLarge {
+        limited(location)
+    } else {
+        OpenError::Failed { location, source: error.into() }
     }
 }
 
