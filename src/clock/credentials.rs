@@ -18,11 +18,14 @@ const BELIEVED_AFTER: Duration = Duration::from_hours(1);
 /// The step forward from which on the log is told of it, in microseconds.
 const TOLD_MICROS: i64 = 1_000_000;
 
+/// The time behind what is shown from which on the log is told of it, in microseconds: the leeway that credentials have.
+const BEHIND_MICROS: i64 = 30_000_000;
+
 /// See the module.
 #[derive(Debug)]
 pub struct CredentialClock<C> {
     machine: C,
-    lead: Mutex<Option<Lead>>,
+    lead: Mutex<Lead>,
 }
 
 /// By how much a time is ahead of what has passed since some moment, in microseconds.
@@ -32,18 +35,44 @@ struct Lead {
     shown: i64,
     /// Of the machine's clock, where that is ahead of what is shown: since when, and the least of it.
     ahead: Option<(Duration, i64)>,
+    /// Whether the log was told that the machine's clock is behind.
+    is_told_behind: bool,
 }
 
 impl<C: Clock> CredentialClock<C> {
-    /// A clock beside the machine's.
+    /// A clock that begins with the machine's now.
     pub fn beside(machine: C) -> Self {
-        Self { machine, lead: Mutex::default() }
+        let shown = lead(machine.now(), machine.elapsed());
+        Self { machine, lead: Mutex::new(Lead { shown, ahead: None, is_told_behind: false }) }
     }
 }
 
+/// By how much a time is ahead of what has passed, in microseconds.
+fn lead(time: Time, elapsed: Duration) -> i64 {
+    time.micros().saturating_sub(micros(elapsed))
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
 impl Lead {
+    /// Says once that credentials end before the machine's time comes to it: where they began by a clock that was ahead, good
+    /// ones are refused.
+    fn tell_behind(&mut self, machine: i64) {
+        let behind = self.shown.saturating_sub(machine);
+        if behind >= BEHIND_MICROS && !self.is_told_behind {
+            tracing::warn!(
+                by_s = behind / 1_000_000,
+                "the machine's clock is behind the time by which credentials end: if it is right now, restart this server"
+            );
+        }
+        self.is_told_behind = behind >= BEHIND_MICROS;
+    }
+
     /// Takes the machine's lead into account.
     fn look(&mut self, machine: i64, elapsed: Duration) {
+        self.tell_behind(machine);
         if machine <= self.shown {
             self.ahead = None;
             return;
@@ -66,14 +95,12 @@ impl Lead {
 
 impl<C: Clock> Clock for CredentialClock<C> {
     fn now(&self) -> Time {
-        let (time, elapsed) = (self.machine.now(), self.machine.elapsed());
-        let passed = i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX);
-        let machine = time.micros().saturating_sub(passed);
+        let elapsed = self.machine.elapsed();
+        let machine = lead(self.machine.now(), elapsed);
         // No panic leaves a half-made change under the mutex.
-        let mut lead = self.lead.lock().unwrap_or_else(PoisonError::into_inner);
-        let lead = lead.get_or_insert(Lead { shown: machine, ahead: None });
-        lead.look(machine, elapsed);
-        Time::from_micros(lead.shown.saturating_add(passed))
+        let mut kept = self.lead.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.look(machine, elapsed);
+        Time::from_micros(kept.shown.saturating_add(micros(elapsed)))
     }
 
     fn latest(&self) -> Time {
@@ -121,6 +148,7 @@ mod tests {
             let latest = clock.latest().micros() / 1_000_000 - 1_000 * HOUR;
             (shown - machine.passed.load(Ordering::SeqCst), latest - machine.passed.load(Ordering::SeqCst))
         };
+        assert_eq!(after(0, -48 * HOUR), (0, 0), "set back before anybody asked: it began with the machine's time");
         assert_eq!(after(0, 0), (0, 0));
         assert_eq!(after(10, 400 * 24 * HOUR), (0, 400 * 24 * HOUR), "ahead for a moment");
         assert_eq!(after(1, 0), (0, 0));
