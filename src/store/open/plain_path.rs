@@ -2,6 +2,7 @@
 //! URI's parameters, the ending of a log. It would become a part of a file's name, and the ledger another than the one that
 //! is meant.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::store::postgres::dsn;
@@ -11,6 +12,13 @@ const BESIDE: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
 
 /// Refuses what is no plain path, with what to write instead. Nothing of the text is in it, which may hold a password.
 pub(super) fn check(path: &str) -> Result<(), String> {
+    // What is there under that very name is meant.
+    let named = Path::new(path);
+    let odd = match (named.exists(), named.parent(), named.file_name().and_then(OsStr::to_str)) {
+        (true, _, _) => "",
+        (false, Some(folder), Some(name)) if folder.is_dir() => name,
+        (false, _, _) => path,
+    };
     let refused = if is_secret(path) {
         "a connection string or an address stands where sqlite:PATH has its path: write \
          postgres://USER:PASSWORD@HOST:PORT/DATABASE alone, or another path"
@@ -25,13 +33,13 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     } else if path.starts_with('~') {
         "no shell reads what follows sqlite:, so ~ is not the home folder there: write the whole path, such as \
          sqlite:/home/you/ledger.db; a name that begins with ~ begins with ./"
-    } else if path.starts_with('$') || path.contains("/$") || path.contains("${") || path.contains("$(") {
+    } else if odd.starts_with('$') || odd.contains("/$") || odd.contains("${") || odd.contains("$(") {
         "no shell reads what follows sqlite:, so the variable in it has no value there: write the path itself, such as \
          sqlite:/var/lib/runledger/ledger.db"
-    } else if path.contains('?') {
+    } else if odd.contains('?') {
         "what follows sqlite: takes no parameters after a question mark: write the path alone, such as \
          sqlite:/var/lib/runledger/ledger.db"
-    } else if has_escape(path) {
+    } else if has_escape(odd) {
         "what follows sqlite: is a path and no URI, so % and two digits stand for no other character there: write the \
          character itself, such as a space"
     } else if path.ends_with('/') || Path::new(path).file_name().is_none() {
@@ -68,4 +76,24 @@ fn has_scheme(path: &str) -> bool {
 /// Whether a text has a character as URIs escape it.
 fn has_escape(path: &str) -> bool {
     path.as_bytes().windows(3).any(|three| three[0] == b'%' && three[1..].iter().all(u8::is_ascii_hexdigit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+
+    #[test]
+    fn odd_characters_are_taken_where_a_file_or_a_folder_of_that_very_name_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name).display().to_string();
+        for name in ["a%2Fb/ledger.db", "$x/ledger.db", "what?/ledger.db", "ledger.db?mode=ro", "a%20b.db"] {
+            assert!(check(&at(name)).is_err(), "{name}: nothing of that name is there");
+            let folder = std::path::PathBuf::from(at(name)).parent().unwrap().to_owned();
+            std::fs::create_dir_all(folder).unwrap();
+            let is_of_the_folder = name.contains('/');
+            assert_eq!(check(&at(name)).is_ok(), is_of_the_folder, "{name}: the folder is there");
+            std::fs::write(at(name), "").unwrap();
+            assert_eq!(check(&at(name)), Ok(()), "{name}: the file is there");
+        }
+    }
 }
