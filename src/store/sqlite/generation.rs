@@ -126,7 +126,8 @@ impl Turns {
                 true
             }
             Ok(()) => false,
-            Err(error) => !errors::is_disk_full(&error),
+            // Of a log that cannot be written now, the next look asks again.
+            Err(error) => errors::is_damage(&error) || errors::is_unreadable(&error),
         }
     }
 

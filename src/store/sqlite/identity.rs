@@ -11,7 +11,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +57,8 @@ pub(super) struct Identity {
     log: Named,
     lock: Mutex<Option<FileLock>>,
     lost: SetOnce<String>,
+    /// The bytes of the file when it last had all its pages, or more that were seen since.
+    longest: AtomicU64,
     /// Whether it is lost since a part was cut: then what is left stays as it is.
     is_cut: AtomicBool,
     /// Whether a second name was logged.
@@ -93,12 +95,14 @@ impl Identity {
         let mut log = OsString::from(fs::canonicalize(path).map_err(failed)?);
         log.push("-wal");
         let log = Named { inode: Inode::of(&fs::metadata(&log).map_err(failed)?), path: log.into() };
+        let longest = AtomicU64::new(lock.size().map_err(failed)?.0);
         let lock = Mutex::new(Some(lock));
         let identity = Self {
             database,
             log,
             lock,
             lost: SetOnce::new(),
+            longest,
             is_cut: AtomicBool::new(false),
             linked: AtomicBool::new(false),
         };
@@ -152,9 +156,15 @@ impl Identity {
         }
     }
 
-    /// Whether the file is shorter than its header says, as it seems. One that cannot be looked at is not judged.
+    /// Whether the file lost what it had, as it seems: it is shorter than its header says, and than it was. A checkpoint
+    /// beside a reader writes a header that counts pages which only the log has yet. A file that cannot be looked at is not
+    /// judged.
     fn is_short(&self) -> bool {
-        self.lock().as_ref().is_some_and(|lock| !lock.is_whole().unwrap_or(true))
+        let Some(Ok((bytes, is_whole))) = self.lock().as_ref().map(FileLock::size) else { return false };
+        if is_whole {
+            self.longest.store(bytes, Ordering::Relaxed);
+        }
+        bytes < self.longest.fetch_max(bytes, Ordering::Relaxed)
     }
 
     /// Notes that a part was cut: the store is lost.
@@ -260,6 +270,42 @@ impl Named {
             }
             // The system does not say: a directory that may not be read, a network that is down.
             Err(_) => Meaning::Same,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rusqlite::Connection;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_cut_where_it_lost_what_it_had_and_not_where_only_the_log_has_its_last_page() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        let lock = FileLock::take(&path).unwrap();
+        let (writer, reader) = (Connection::open(&path).unwrap(), Connection::open(&path).unwrap());
+        let whole = "pragma journal_mode = wal; pragma wal_autocheckpoint = 0; create table runs (id integer primary key, text);
+                     insert into runs values (1, hex(randomblob(20000))); pragma wal_checkpoint(truncate)";
+        writer.execute_batch(whole).unwrap();
+        let identity = Identity::of(&path, lock).unwrap();
+        let size = || identity.lock().as_ref().unwrap().size().unwrap();
+        assert_eq!((identity.shorter(0), size().1), (None, true));
+        // A reader keeps a checkpoint from the newest frame of the last page, and not from the header that counts it.
+        writer.execute_batch("insert into runs values (2, hex(randomblob(20000)))").unwrap();
+        reader.execute_batch("begin; select count(*) from runs").unwrap();
+        writer.execute_batch("update runs set text = hex(randomblob(20000)) where id = 2").unwrap();
+        writer.execute_batch("pragma wal_checkpoint(passive)").unwrap();
+        assert_eq!((size().1, identity.shorter(0)), (false, None));
+        reader.execute_batch("commit").unwrap();
+        writer.execute_batch("pragma wal_checkpoint(passive)").unwrap();
+        assert_eq!((size().1, identity.shorter(0)), (true, None));
+        for bytes in [size().0 - 4_096, 8_192, 0] {
+            File::options().write(true).open(&path).unwrap().set_len(bytes).unwrap();
+            assert_eq!(identity.shorter(0), Some(Part::Database), "{bytes}");
         }
     }
 }

@@ -88,17 +88,16 @@ impl FileLock {
         Ok(log::is_begun(&header))
     }
 
-    /// Whether the file that is locked has its header, and all pages that this counts.
-    pub(super) fn is_whole(&self) -> io::Result<bool> {
+    /// The bytes of the file that is locked, and whether it has its header and all pages that this counts.
+    pub(super) fn size(&self) -> io::Result<(u64, bool)> {
         let mut header = [0; HEADER_BYTES];
-        match self.database.read_exact_at(&mut header, 0) {
-            Ok(()) => {
-                let bytes = self.database.metadata()?.len();
-                Ok(header.starts_with(log::MAGIC) && !log::is_shorter(bytes, &header))
-            }
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(error),
-        }
+        let has_header = match self.database.read_exact_at(&mut header, 0) {
+            Ok(()) => header.starts_with(log::MAGIC),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+            Err(error) => return Err(error),
+        };
+        let bytes = self.database.metadata()?.len();
+        Ok((bytes, has_header && !log::is_shorter(bytes, &header)))
     }
 
     /// The inode of the file that is locked.
