@@ -19,6 +19,8 @@ const DEADLINES: usize = 520;
 
 const TTL_MS: u64 = 20_000;
 
+const SWEEPS_MAX: usize = 20;
+
 pub(crate) async fn runs_that_cannot_be_ended_hide_no_other_from_a_sweep<F: OnDisk>(fixture: F) {
     let store = fixture.replica().await;
     let mut ids = neighbours(&*store, LEASES + DEADLINES);
@@ -37,7 +39,15 @@ pub(crate) async fn runs_that_cannot_be_ended_hide_no_other_from_a_sweep<F: OnDi
     let supervisor = Supervisor::new();
     let commits: Arc<dyn Commits> = store.clone();
     let engine = Engine::start(&commits, store.clone(), &supervisor, &Arc::new(Notify::new()), Limits::default());
-    assert_eq!(sweep(&*store, &engine, Shard(0)).await.unwrap(), 2, "in one sweep");
+    // A sweep that takes its time leaves ends to the next one. Where those that fail hide others, no sweep comes to these.
+    let mut ended = 0;
+    for _ in 0..SWEEPS_MAX {
+        ended += sweep(&*store, &engine, Shard(0)).await.unwrap();
+        if ended == 2 {
+            break;
+        }
+    }
+    assert_eq!(ended, 2);
     for (id, status) in sound.into_iter().zip([Status::Failed, Status::Aborted]) {
         assert_eq!(store.run(&key(id)).await.unwrap().unwrap().status, status, "{id}");
     }
