@@ -115,10 +115,10 @@ fn beside((kind, table, name): &Part, detail: &str, dialect: Dialect) -> Option<
         ),
         "publication" => (
             format!(
-                "the publication {name} has the table {table}, which has no replica identity: every update and deletion \
-                 there is refused"
+                "the publication {name} has the table {table} without what tells its rows apart, so that every update and \
+                 deletion there is refused"
             ),
-            format!("alter table {table} replica identity default"),
+            format!("alter table {table} replica identity default, without a list of columns or a filter in {name}"),
         ),
         _ => return None,
     };

@@ -80,10 +80,18 @@ from ours o
 join pg_catalog.pg_namespace s on s.oid = o.relnamespace
 join pg_catalog.pg_publication_tables t on t.schemaname = s.nspname and t.tablename = o.relname
 join pg_catalog.pg_publication p on p.pubname = t.pubname and (p.pubupdate or p.pubdelete)
+left join pg_catalog.pg_publication_rel r on r.prpubid = p.oid and r.prrelid = o.oid
+cross join lateral (
+    select array_agg(k) as columns from pg_catalog.pg_index i, unnest(i.indkey::int2[]) as k
+    where i.indrelid = o.oid and i.indisvalid
+      and case o.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end) as identity
 where o.relreplident <> 'f'
-  and not exists (select from pg_catalog.pg_index i
-                  where i.indrelid = o.oid and i.indisvalid
-                    and case o.relreplident when 'd' then i.indisprimary when 'i' then i.indisreplident end)
+  and (identity.columns is null or not identity.columns <@ r.prattrs::int2[]
+       or r.prqual is not null and exists (
+           select from pg_catalog.pg_depend d
+           where d.classid = 'pg_catalog.pg_publication_rel'::regclass and d.objid = r.oid
+             and d.refobjid = o.oid and d.refobjsubid > 0 and d.refobjsubid <> all (identity.columns)
+             and coalesce(d.refobjsubid <> all (r.prattrs::int2[]), true)))
 order by 1, 2, 3";
 
 /// What the statement [`SCHEMA`] finds in a database that this release's migrations have made; a test holds it against one.

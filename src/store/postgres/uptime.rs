@@ -127,7 +127,7 @@ impl ReplicaUptime {
         let moment = (self.elapsed.0)();
         let now = inner.at(moment);
         inner.uptime.tick(now);
-        // The database's clock decides; by this one credentials and certificates end.
+        // The database's clock decides; credentials go by this one.
         if let Some(by) = inner.machine.look(SystemClock.now(), SystemClock.elapsed()) {
             self.steps.tell("server", by, moment);
         }

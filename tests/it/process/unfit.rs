@@ -76,8 +76,18 @@ const DONE_ON_POSTGRES: &[(&str, &str, &str)] = &[
     ("create table theirs () inherits (purged)", "the table theirs inherits from purged", "drop table theirs"),
     (
         "alter table active replica identity nothing; create publication theirs for table active",
-        "the publication theirs has the table active, which has no replica identity",
+        "the publication theirs has the table active without",
         "drop publication theirs; alter table active replica identity default",
+    ),
+    (
+        "create publication theirs for table runs (shard)",
+        "the publication theirs has the table runs without",
+        "drop publication theirs",
+    ),
+    (
+        "create publication theirs for table runs where (revision > 1)",
+        "the publication theirs has the table runs without",
+        "drop publication theirs",
     ),
     ("alter table suspended set unlogged", "the table suspended is unlogged", "alter table suspended set logged"),
     (
@@ -105,7 +115,10 @@ async fn what_others_did_to_the_tables_of_a_database_is_named_when_it_is_opened(
         assert_eq!((code, said.contains(wanted)), (1, true), "{done}: {said}");
         other.batch_execute(undone).await.unwrap();
     }
-    other.batch_execute("create index theirs on runs (route); alter table runs add column theirs text").await.unwrap();
+    let harmless = "create index theirs on runs (route); alter table runs add column theirs text;
+                    create publication theirs for all tables;
+                    create publication inserted for table runs (run_id) with (publish = 'insert')";
+    other.batch_execute(harmless).await.unwrap();
     Server::start(&database.dsn()).await.is_ready().await;
 }
 
