@@ -38,6 +38,10 @@ pub(super) fn may_claim(path: &Path, sink: &mut Sink) -> Result<(), String> {
 
 /// Refuses a file that is there and has no cursor of this ledger and namespace: it would be replaced.
 pub(super) fn may_replace(path: &Path, ledger: Ledger, namespace: &Namespace) -> Result<(), String> {
+    // It would be found out after the export.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(format!("{} is there, and no file: name another one", path.display()));
+    }
     let is_own = |text: &str| cursor::epoch(text.trim(), &Seals::of(ledger), namespace).is_some();
     if private::may_replace(path, CURSOR_BYTES_MAX as u64 + 2, is_own).unwrap_or(false) {
         return Ok(());
