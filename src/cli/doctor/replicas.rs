@@ -301,7 +301,7 @@ impl Replica {
         Some(Problem {
             name: Fault::MachineClock,
             what: format!("The clock of the machine of {} is {by} {way} the store's", self.server),
-            todo: "Set it right, and let it be kept so: tokens and certificates end by it there".to_owned(),
+            todo: "Set it right, let it be kept so, and restart that server: credentials end by the time that it began with".to_owned(),
         })
     }
 
