@@ -9,13 +9,16 @@ use tokio::task::yield_now;
 use super::lists::Read;
 use super::{Authority, unreadable};
 use crate::domain::sides::lifecycles;
-use crate::domain::{Ask, Command, Declared, LedgerEpoch, RedactedPath, Redaction, Revision, RunKey};
+use crate::domain::{Ask, Command, Declared, Event, LedgerEpoch, RedactedPath, Redaction, Revision, RunKey};
 use crate::share::CallerKey;
-use crate::store::query::Reach;
+use crate::store::PAGE_BYTES_MAX;
 use crate::wire::problem::Problem;
 
 /// Events that one turn looks at.
 const PAGE_EVENTS_MAX: usize = 256;
+
+/// The same of the first one, as long as nobody knows how large they are.
+const FIRST_PAGE_EVENTS_MAX: usize = 16;
 
 /// Looks that are remembered: whoever redacts the same run again and again has its history read once.
 const LOOKS_MAX: usize = 64;
@@ -96,23 +99,28 @@ impl Authority {
         let (key, paths) = (command.key.clone(), &redaction.paths);
         let epoch = self.store.ledger().epoch;
         let mut after = self.looks.nothing_up_to(&key, paths, epoch);
+        let mut events_max = FIRST_PAGE_EVENTS_MAX;
         loop {
             let asked = &key;
-            let read = |reach: Reach| async move {
-                let page = self.store.run_events(asked, after, PAGE_EVENTS_MAX, reach.page_bytes_max()).await;
+            let read = |_reach| async move {
+                let page = self.store.run_events(asked, after, events_max, PAGE_BYTES_MAX).await;
                 page.map(Read::Whole).map_err(|error| unreadable("RedactRun", asked, &error))
             };
             let (page, _turn) = self.turns.read(caller, read).await?;
             let Some(last) = page.last() else { break };
             let first = page.iter().find(|event| redaction.takes_out_of(event));
             after = first.map_or(last.revision, |first| first.revision.before().unwrap_or(Revision::NONE));
+            // Whoever gave up has not waited in vain: the next look goes on from here.
+            self.looks.note(Look { key: key.clone(), paths: paths.clone(), epoch, nothing_up_to: after });
             if first.is_some() {
                 break;
             }
+            // What is stored compressed is longer than the store can count: it would read out more than the page has room for.
+            let bytes: usize = page.iter().map(Event::weight).sum();
+            events_max = (PAGE_BYTES_MAX * page.len() / bytes.max(1)).clamp(1, PAGE_EVENTS_MAX);
             yield_now().await;
         }
         command.looked_through(epoch, after);
-        self.looks.note(Look { key, paths: paths.clone(), epoch, nothing_up_to: after });
         Ok(())
     }
 }
