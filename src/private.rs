@@ -190,6 +190,13 @@ pub fn may_replace(path: &Path, bytes_max: u64, is_own: impl FnOnce(&str) -> boo
     }
 }
 
+/// Whether two paths lead to one file, which may not be there yet.
+#[must_use]
+pub fn is_one_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| followed(path).and_then(std::path::absolute);
+    place(one).ok().zip(place(other).ok()).is_some_and(|(one, other)| one == other)
+}
+
 /// Replaces a file as a whole; what a link leads to, and not the link.
 ///
 /// # Errors

@@ -33,6 +33,7 @@ use super::look::{self, PATIENCE, Progress, counted, patiently};
 use crate::app;
 use crate::config::StoreLocation;
 use crate::domain::{ContentTable, Event, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
+use crate::private;
 use crate::store::contents;
 use crate::store::inspect::{Inspect, Link, Links};
 use crate::store::{PAGE_BYTES_MAX, StoreError};
@@ -196,6 +197,9 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         && !patiently(PATIENCE, || inspect.has_namespace(namespace)).await?
     {
         return Err(failed(Ended::NoNamespace(namespace.clone())));
+    }
+    if args.cursor_output.as_ref().is_some_and(|path| private::is_one_file(path, args.output.as_ref())) {
+        return Err(Stop::Usage(format!("{} cannot be both the output and the cursor's file", args.output)));
     }
     if args.cursor_output.is_some() && !args.follow {
         cursor::replaces_nothing(&args.output).map_err(Stop::Usage)?;

@@ -207,7 +207,9 @@ fn new(args: NewArgs) -> Result<(), Stop> {
         ));
     }
     access_file::read(&entry).map_err(|faults| Stop::Usage(faults.join("; ")))?;
-    if let Some((path, _)) = access_file.as_ref().zip(output.as_ref()).filter(|(one, other)| is_one_file(one, other)) {
+    if let Some((path, _)) =
+        access_file.as_ref().zip(output.as_ref()).filter(|(one, other)| private::is_one_file(one, other))
+    {
         return Err(Stop::Usage(format!("{} cannot be both the access file and the token's", path.display())));
     }
     if let Some(output) = output.as_deref().filter(|_| !force) {
@@ -310,11 +312,6 @@ fn give(token: &NewToken, output: Option<&Path>, done: impl FnOnce() -> Result<(
 fn is_open_to_others(out: BorrowedFd<'_>) -> bool {
     let found = out.try_clone_to_owned().and_then(|out| File::from(out).metadata());
     found.is_ok_and(|found| found.is_file() && found.mode() & 0o077 != 0)
-}
-
-fn is_one_file(one: &Path, other: &Path) -> bool {
-    let place = |path: &Path| private::followed(path).and_then(std::path::absolute);
-    place(one).ok().zip(place(other).ok()).is_some_and(|(one, other)| one == other)
 }
 
 /// Digits of a hash that tell one token from another.

@@ -207,6 +207,11 @@ async fn a_file_that_no_export_of_this_wrote_is_not_replaced(ledger: Ledger) {
     let (code, said) = ledger.run(&arguments).await;
     assert!(code == 2 && said.contains("has no cursor of this ledger and namespace"), "{code}: {said}");
     assert_eq!((fs::read_to_string(&cursor).unwrap().as_str(), lines.exists()), ("a note\n", false));
+    for (place, wanted) in [(directory.path(), "is there, and no file"), (&*lines, "cannot be both the output and")] {
+        let files = [lines.to_str().unwrap(), "--cursor-output", place.to_str().unwrap()];
+        let (code, said) = ledger.run(&[&["export", "--namespace", "default", "--output"], &files[..]].concat()).await;
+        assert!(code == 2 && said.contains(wanted) && !lines.exists(), "{code}: {said}");
+    }
     for force in [Some("--force"), None] {
         let (code, said) = ledger.run(&[&arguments[..], force.as_slice()].concat()).await;
         assert_eq!(code, 0, "{force:?}: {said}");
