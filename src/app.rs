@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::admin_port::AdminPort;
@@ -343,6 +343,7 @@ async fn open(
 /// accepted command, and then gives connections a moment to take their answers.
 async fn drain(slot: &AuthoritySlot, supervisor: &Supervisor, listening: &Supervisor) {
     tracing::info!("draining");
+    let until = Instant::now() + SETTLE_WAIT_MAX + GOODBYE_WAIT_MAX;
     if let Some(backend) = slot.get() {
         backend.engine.close();
     }
@@ -350,7 +351,10 @@ async fn drain(slot: &AuthoritySlot, supervisor: &Supervisor, listening: &Superv
         tracing::error!("commands in flight were not settled in time: their callers have OUTCOME_UNKNOWN");
     }
     if !listening.finished(GOODBYE_WAIT_MAX).await {
+        // Who takes what is sent comes to the answers and the goodbyes behind it. Nobody waits for the others any longer.
         tracing::warn!("connections that did not close are cut");
+        listening.stop().cancel();
+        listening.finished(until.saturating_duration_since(Instant::now())).await;
     }
     if let Some(backend) = slot.get()
         && timeout(CLOSE_WAIT_MAX, backend.store.close()).await.is_err()

@@ -71,6 +71,9 @@ const CROWDED_IDLE_MAX: Duration = Duration::from_secs(10);
 /// Time that a peer may take nothing of its unsent bytes.
 const STUCK_WAIT_MAX: Duration = Duration::from_mins(2);
 
+/// The same where the service stops.
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(3);
+
 /// The lifetime of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime {
@@ -89,6 +92,8 @@ pub(super) struct Accepted {
     pub(super) lifetime: Lifetime,
     /// Cancelled once the service stops.
     pub(super) stop: CancellationToken,
+    /// Cancelled once a service that stops waits only for those who take what is sent to them.
+    pub(super) leave: CancellationToken,
 }
 
 impl Accepted {
@@ -101,7 +106,7 @@ impl Accepted {
         totals: Arc<Totals>,
         crowded: watch::Receiver<bool>,
     ) {
-        let Self { stream, tls, address, lifetime, stop } = self;
+        let Self { stream, tls, address, lifetime, stop, leave } = self;
         let quantum = Quantum::new(totals.backlog.clone());
         let begun = tokio::select! {
             biased;
@@ -147,6 +152,7 @@ impl Accepted {
                     () = peer.until_cut() => return,
                     () = &mut distrusted => return,
                     () = closing(&peer, grace) => return tracing::debug!(%address, "a connection that did not close is cut"),
+                    () = left_behind(&peer, &leave) => return,
                     ended = quantum.pace(served.as_mut()) => ended,
                 }
             }
@@ -193,6 +199,14 @@ async fn closing(peer: &Peer, grace: Duration) {
     sleep(short).await;
     if peer.idle_after().is_none() {
         sleep(grace.saturating_sub(short)).await;
+    }
+}
+
+/// Ends once the service leaves (`leave`) and the peer takes nothing of what is unsent, or nothing is.
+async fn left_behind(peer: &Peer, leave: &CancellationToken) {
+    leave.cancelled().await;
+    while peer.takes_within(LEAVE_WAIT_MAX) {
+        sleep(LEAVE_WAIT_MAX / 4).await;
     }
 }
 

@@ -101,8 +101,8 @@ pub(in crate::grpc) async fn listen(
             log.is_over();
             // An answer waits for nothing.
             let _unset = stream.set_nodelay(true);
-            let accepted =
-                Accepted { stream, tls: tls.clone(), address, lifetime: limits.lifetime, stop: stop.clone() };
+            let (stop, leave) = (stop.clone(), connections.stop());
+            let accepted = Accepted { stream, tls: tls.clone(), address, lifetime: limits.lifetime, stop, leave };
             let served = accepted.serve(routes.clone(), gate.clone(), totals.clone(), crowded.subscribe());
             connections.spawn(async move {
                 served.await;

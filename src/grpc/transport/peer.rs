@@ -308,9 +308,18 @@ impl Peer {
 
     /// Whether something is unsent, and the peer has taken nothing of it for this time.
     pub(super) fn has_taken_nothing_for(&self, time: Duration) -> bool {
+        self.unsent_bytes() > 0 && !self.has_taken_within(time)
+    }
+
+    /// Whether something is unsent, and the peer has taken some of it within this time.
+    pub(super) fn takes_within(&self, time: Duration) -> bool {
+        self.unsent_bytes() > 0 && self.has_taken_within(time)
+    }
+
+    fn has_taken_within(&self, time: Duration) -> bool {
         // Another task may have taken note of a later time meanwhile.
         let since_ms = self.totals.now_ms().saturating_sub(self.taken_at_ms());
-        self.unsent_bytes() > 0 && u128::from(since_ms) > time.as_millis()
+        u128::from(since_ms) <= time.as_millis()
     }
 
     /// The time since which the peer has taken nothing of its unsent bytes.

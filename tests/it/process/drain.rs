@@ -9,6 +9,7 @@ use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
@@ -23,6 +24,9 @@ use crate::support::proxy::Rule;
 
 /// The time that a stop may take with hanging clients.
 const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// The pause of a reader that is behind, from frame to frame.
+const PACE: Duration = Duration::from_millis(200);
 
 async fn every_accepted_command_is_answered(data: Data) {
     let mut server = Server::start(&data.store()).await;
@@ -84,6 +88,34 @@ async fn watchers_of_a_stopping_server_are_told_to_come_back_and_resume_at_anoth
     assert_eq!(seen.changes, uncut("story", staying.address).await, "the resumed watch equals an uncut one");
 }
 
+/// It takes what was sent to it before for longer than others may take to close.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_is_behind_comes_to_the_goodbye_behind_what_it_takes() {
+    let mut server = Server::start("memory").await;
+    server.is_ready().await;
+    let mut writer = server.client();
+    ask(&mut writer, "run-1", Step::Start, "").await.unwrap();
+    let watch = WatchRunRequest { run_id: "run-1".to_owned(), after_revision: Some(0), ledger_epoch: None };
+    let mut frames = server.client().watch_run(watch).await.unwrap().into_inner();
+    frames.message().await.unwrap().expect("the start");
+    for number in 0..200 {
+        writer.update_run(text("run-1", &format!("{number}{}", "x".repeat(4_000)))).await.unwrap();
+    }
+    server.process.signal("TERM");
+    let told = Instant::now();
+    let cut = loop {
+        match frames.message().await {
+            Ok(frame) => assert!(frame.is_some(), "a watch ends with its reason"),
+            Err(cut) => break cut,
+        }
+        sleep(PACE).await;
+    };
+    assert_eq!((cut.code(), reason(&cut).as_str()), (Code::Unavailable, "DRAINING"));
+    assert!(told.elapsed() > Duration::from_secs(4), "it was behind: {:?}", told.elapsed());
+    let (code, said) = server.process.exited(STOP_MAX).await;
+    assert_eq!(code, 0, "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_watcher_is_told_to_come_back_at_once() {
     let mut server = Server::start("memory").await;
@@ -128,6 +160,13 @@ struct Hung {
     _streams: Vec<tonic::Streaming<runledger_proto::v1::WatchRunResponse>>,
 }
 
+fn text(run_id: &str, text: &str) -> UpdateRunRequest {
+    let text = prost_types::value::Kind::StringValue(text.to_owned());
+    let fields = [("text".to_owned(), prost_types::Value { kind: Some(text) })].into();
+    let metadata = Some(prost_types::Struct { fields });
+    UpdateRunRequest { run_id: run_id.to_owned(), metadata, ..UpdateRunRequest::default() }
+}
+
 async fn hang(server: &Server) -> Hung {
     let mut writer = server.client();
     ask(&mut writer, "big", Step::Start, "").await.unwrap();
@@ -142,14 +181,7 @@ async fn hang(server: &Server) -> Hung {
     freeze.send_replace(true);
     // More than the windows and buffers on the way take.
     for number in 0..200 {
-        let text = prost_types::value::Kind::StringValue(format!("{number}{}", "x".repeat(60_000)));
-        let fields = [("text".to_owned(), prost_types::Value { kind: Some(text) })].into();
-        let update = UpdateRunRequest {
-            run_id: "big".to_owned(),
-            metadata: Some(prost_types::Struct { fields }),
-            ..UpdateRunRequest::default()
-        };
-        writer.update_run(update).await.unwrap();
+        writer.update_run(text("big", &format!("{number}{}", "x".repeat(60_000)))).await.unwrap();
     }
     // One says nothing, one greets and says no more, one stops in the middle of a word.
     let mut sockets = Vec::new();
