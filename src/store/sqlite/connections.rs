@@ -82,7 +82,7 @@ impl Connections {
         let then_look = move |connection: &mut Connection| {
             let done = job(connection);
             if let Some(turns) = turns {
-                turns.follow(connection);
+                turns.follow(connection, || identity.as_ref().is_none_or(|identity| identity.has_all()));
             }
             (done, identity.map_or(Ok(()), |identity| identity.look()))
         };
@@ -91,8 +91,9 @@ impl Connections {
 
     /// Writes the log into the file and cuts it. False where somebody reads.
     pub(super) async fn cut_log(self: &Arc<Self>) -> Result<bool, StoreError> {
-        let turns = self.turns.clone();
+        let (identity, turns) = (self.identity.clone(), self.turns.clone());
         let cut = move |connection: &mut Connection| match turns {
+            Some(_) if !identity.is_none_or(|identity| identity.has_all()) => Ok(false),
             Some(turns) => turns.cut(connection).map_err(errors::statement),
             None => Ok(true),
         };
@@ -215,7 +216,7 @@ impl Connections {
         let connections = self.clone();
         let close = move || {
             drop(readers);
-            let lost = connections.identity.as_ref().is_some_and(|identity| identity.look().is_err());
+            let lost = connections.identity.as_ref().is_some_and(|identity| !identity.has_all());
             for mut writer in writers {
                 if connections.turns.is_some()
                     && !lost

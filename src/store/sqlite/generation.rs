@@ -65,10 +65,12 @@ impl Turns {
         Ok(turns)
     }
 
-    /// Writes the log into the file where it has grown, and stamps it where it was begun anew. Called after each job
-    /// of the writer. What fails is tried again after the next one.
-    pub(super) fn follow(&self, writer: &mut Connection) {
-        if self.pages.load(Ordering::Relaxed) >= self.pages_max || self.begun_anew.load(Ordering::Relaxed) {
+    /// Writes the log into the file where it has grown, and stamps it where it was begun anew; not into a file that has lost
+    /// what it had, which would seem to be whole. Called after each job of the writer. What fails is tried again after the
+    /// next one.
+    pub(super) fn follow(&self, writer: &mut Connection, has_all: impl FnOnce() -> bool) {
+        let is_due = self.pages.load(Ordering::Relaxed) >= self.pages_max || self.begun_anew.load(Ordering::Relaxed);
+        if is_due && has_all() {
             self.turn(writer);
         }
     }
@@ -239,7 +241,7 @@ mod tests {
 
         fn writes(&mut self, bytes: i64) {
             self.writer.execute("insert into runs (record) values (randomblob(?1))", [bytes]).unwrap();
-            self.turns.follow(&mut self.writer);
+            self.turns.follow(&mut self.writer, || true);
         }
 
         /// So much that the log is begun anew.
@@ -339,7 +341,7 @@ mod tests {
                 assert!(ledger.image().is_whole());
                 ledger.writer.execute("insert into runs (record) values (x'00')", ()).unwrap();
                 assert!(ledger.image().is_whole(), "also before it is stamped");
-                ledger.turns.follow(&mut ledger.writer);
+                ledger.turns.follow(&mut ledger.writer, || true);
                 assert!(ledger.image().is_whole());
             }
             ledger.turns();

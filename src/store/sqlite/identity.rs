@@ -140,6 +140,15 @@ impl Identity {
         self.known()
     }
 
+    /// Looks whether both names still mean the files that were opened, and the file has all that it had: before the log is
+    /// written into it. Called between two jobs of the writer.
+    pub(super) fn has_all(&self) -> bool {
+        if self.is_short() {
+            self.cut(Part::Database);
+        }
+        self.look().is_ok()
+    }
+
     /// Gives the reason once the store is lost.
     pub(super) async fn lost(&self) -> String {
         self.lost.wait().await.clone()
