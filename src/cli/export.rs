@@ -151,6 +151,8 @@ struct Export {
     written: u64,
     /// The file of the cursor.
     cursor: Option<CursorFile>,
+    /// The times of the first and the last event of the file that is replaced.
+    replaced: Option<(Time, Time)>,
 }
 
 pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
@@ -221,6 +223,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         seen: Seen::default(),
         written: 0,
         cursor: None,
+        replaced: None,
     };
     if let (Some(path), Some(namespace)) = (args.cursor_output, &args.namespace) {
         cursor::may_claim(&path, &mut export.sink).map_err(Stop::Usage)?;
@@ -289,6 +292,7 @@ impl Export {
         if let Some(selection) = selection {
             selection.note(output)?;
         }
+        self.tell_of_less();
         match run {
             Some(key) => self.one_run(&key).await,
             None => self.log().await,

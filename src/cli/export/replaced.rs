@@ -8,6 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::resume::{Backwards, LINE_BYTES_MAX, Place, is_gone};
 use super::{Ended, Export};
+use crate::cli::ending::say;
 use crate::domain::{Revision, RunKey};
 use crate::store::PAGE_BYTES_MAX;
 
@@ -25,13 +26,13 @@ enum Found {
 
 impl Export {
     /// Refuses an output whose file is not one that this export may replace.
-    pub(super) async fn may_replace(&self, output: &str, run: Option<&RunKey>) -> Result<(), Ended> {
+    pub(super) async fn may_replace(&mut self, output: &str, run: Option<&RunKey>) -> Result<(), Ended> {
         let path = output.to_owned();
         let read = spawn_blocking(move || ends(&path)).await;
         let Some(lines) = read.map_err(io::Error::from).map_err(Ended::Output)?.map_err(Ended::Output)? else {
             return Ok(());
         };
-        let mut found = Vec::new();
+        let (mut found, mut times) = (Vec::new(), Vec::new());
         for line in lines {
             if is_gone(&line) {
                 found.push(Found::Unknown);
@@ -47,11 +48,21 @@ impl Export {
                 return Err(Ended::Kept("it is an export of more than this run"));
             }
             found.push(self.look_for(&place).await?);
+            times.push(place.at);
         }
         if found.contains(&Found::Known) {
+            self.replaced = times.first().copied().zip(times.last().copied());
             Ok(())
         } else {
             Err(Ended::Kept("this ledger does not have its events, or no more"))
+        }
+    }
+
+    /// Says where the file that is replaced has events outside of the times of this export: the new one has less.
+    pub(super) fn tell_of_less(&self) {
+        let is_less = |(first, last)| !self.in_time(first) || !self.in_time(last);
+        if self.replaced.is_some_and(is_less) {
+            say("the file that is replaced has events outside of --since and --until, which the new one leaves out");
         }
     }
 
