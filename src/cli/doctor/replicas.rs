@@ -325,7 +325,7 @@ impl Replica {
 const MACHINE_APART_MICROS: i64 = 30_000_000;
 
 /// A span of a message, back in time where it is negative.
-fn micros(span: prost_types::Duration) -> i64 {
+fn micros(span: runledger_proto::Duration) -> i64 {
     span.seconds.saturating_mul(1_000_000).saturating_add(i64::from(span.nanos / 1_000))
 }
 
