@@ -12,6 +12,7 @@ use crate::domain::sides::lifecycles;
 use crate::domain::{Ask, Command, Declared, Event, LedgerEpoch, RedactedPath, Redaction, Revision, RunKey};
 use crate::share::CallerKey;
 use crate::store::PAGE_BYTES_MAX;
+use crate::store::attached::Attached;
 use crate::wire::problem::Problem;
 
 /// Events that one turn looks at.
@@ -60,13 +61,27 @@ impl Looks {
 }
 
 impl Authority {
-    /// Does for a command what can be done before it is queued.
-    pub(super) async fn before(&self, caller: CallerKey, command: &mut Command) -> Result<(), Problem> {
+    /// Does for a command what can be done before it is queued. Answers with the turn in which it is to be committed, if
+    /// such commands are committed in turns.
+    pub(super) async fn before(&self, caller: CallerKey, command: &mut Command) -> Result<Option<Attached>, Problem> {
         if let Ask::Redact(redaction) = &command.ask {
             let redaction = redaction.clone();
-            return Box::pin(self.look_through(caller, command, &redaction)).await;
+            return Box::pin(self.before_redaction(caller, command, &redaction)).await.map(Some);
         }
-        if command.brings_many_keys() { Box::pin(self.mask_many_keys(caller, command)).await } else { Ok(()) }
+        if command.brings_many_keys() {
+            Box::pin(self.mask_many_keys(caller, command)).await?;
+        }
+        Ok(None)
+    }
+
+    async fn before_redaction(
+        &self,
+        caller: CallerKey,
+        command: &mut Command,
+        redaction: &Redaction,
+    ) -> Result<Attached, Problem> {
+        self.look_through(caller, command, redaction).await?;
+        self.turns.redaction(caller).await
     }
 
     /// Masks the values by what the run is pinned to, in a turn of the caller's where that masks anything. Where it cannot be

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
 use crate::domain::{Filter, LabelValue, Namespace, Priority, Status as RunStatus};
+use crate::engine::ANSWER_WAIT_MAX;
 use crate::share::{self, CallerKey, spread};
 use crate::store::StoreError;
 use crate::store::attached::{self, Attached};
@@ -200,6 +201,8 @@ impl Authority {
 #[derive(Debug)]
 pub struct Turns {
     turns: Arc<share::Turns>,
+    /// Redactions that are committed at a time: one, since all commits of a shard wait while a history is written anew.
+    redactions: Arc<share::Turns>,
     /// The calls that got no turn.
     refused: AtomicU64,
 }
@@ -217,7 +220,8 @@ const LARGE_READS_MAX: usize = 2;
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { turns: share::Turns::new(LARGE_READS_MAX), refused: AtomicU64::new(0) }
+        let [turns, redactions] = [LARGE_READS_MAX, 1].map(share::Turns::new);
+        Self { turns, redactions, refused: AtomicU64::new(0) }
     }
 }
 
@@ -249,6 +253,11 @@ impl Turns {
     /// A turn for a short read of few rows.
     pub(super) async fn short(&self, caller: CallerKey) -> Result<Attached, Problem> {
         self.turn(self.turns.turn(caller, TURN_WAIT_MAX).await)
+    }
+
+    /// The turn for the commit of a redaction. It is waited for as an answer is, since the one before may take seconds.
+    pub(super) async fn redaction(&self, caller: CallerKey) -> Result<Attached, Problem> {
+        self.turn(self.redactions.turn(caller, ANSWER_WAIT_MAX).await)
     }
 
     fn turn(&self, turn: Result<share::Turn, Duration>) -> Result<Attached, Problem> {

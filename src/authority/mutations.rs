@@ -128,7 +128,7 @@ impl Authority {
         command.trace = call.trace;
         traces::current_run(&command.key.namespace, &command.key.run_id);
         may_name(&call.caller, &command)?;
-        self.before(call.key, &mut command).await?;
+        let _turn = self.before(call.key, &mut command).await?;
         let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
         // A lifecycle that is built in is put when a start first names it; no other command is sent again.
         let again = names_built_in(&command).then(|| command.clone());
