@@ -1,9 +1,11 @@
-//! The quantum: bytes that are read from one connection before other connections have their turn.
+//! The quantum: bytes that are read from one connection, and bytes that are written to it, before other connections have
+//! their turn.
 //!
 //! hyper and h2 would read on for as long as there is something to read, before they look at what they have read.
 //! With a quantum for each turn, a connection that floods is a few calls ahead of others and no more (deficit round
 //! robin). The quanta of one round over all connections that flood are bounded together: their round is what any
-//! other call waits for.
+//! other call waits for. What is written has a quantum of its own: large answers would go out one after the other for
+//! as long as the kernel takes them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -18,6 +20,9 @@ const BYTES_MIN: usize = 256;
 
 /// Bytes of one round over all connections that have more to read.
 const ROUND_BYTES: usize = 32 * 1024;
+
+/// Bytes that one connection writes in its turn: a few parts of answers.
+const WRITTEN_BYTES_MAX: usize = 64 * 1024;
 
 /// The number of connections that have more to read than their last quantum.
 #[derive(Debug, Default)]
@@ -37,13 +42,15 @@ pub(super) struct Quantum(Arc<Turn>);
 #[derive(Debug)]
 struct Turn {
     left: AtomicUsize,
+    to_write: AtomicUsize,
     has_more: AtomicBool,
     backlog: Arc<Backlog>,
 }
 
 impl Quantum {
     pub(super) fn new(backlog: Arc<Backlog>) -> Self {
-        Self(Arc::new(Turn { left: AtomicUsize::new(BYTES_MAX), has_more: AtomicBool::new(false), backlog }))
+        let [left, to_write] = [BYTES_MAX, WRITTEN_BYTES_MAX].map(AtomicUsize::new);
+        Self(Arc::new(Turn { left, to_write, has_more: AtomicBool::new(false), backlog }))
     }
 
     /// Bytes that may still be read in this turn.
@@ -56,10 +63,21 @@ impl Quantum {
         self.0.left.fetch_sub(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes that may still be written in this turn.
+    pub(super) fn to_write(&self) -> usize {
+        self.0.to_write.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes that were written.
+    pub(super) fn wrote(&self, bytes: usize) {
+        self.0.to_write.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// Polls a connection to its end, a turn each time.
     pub(super) async fn pace<F: Future>(&self, mut served: Pin<&mut F>) -> F::Output {
         poll_fn(|cx| {
             self.0.left.store(self.0.backlog.quantum(), Ordering::Relaxed);
+            self.0.to_write.store(WRITTEN_BYTES_MAX, Ordering::Relaxed);
             let polled = served.as_mut().poll(cx);
             self.0.ends(self.left() == 0);
             polled

@@ -15,8 +15,8 @@ use super::rate_limit::{Frames, RateLimit};
 /// Time that a write may wait for a peer that takes nothing.
 const WRITE_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// See the module. The socket replays the preface, reads by quanta and at a [`RateLimit`], and gives up on a peer that
-/// takes nothing.
+/// See the module. The socket replays the preface, reads and writes by quanta, reads at a [`RateLimit`], and gives up
+/// on a peer that takes nothing.
 ///
 /// Writes go without scatter and gather. With it, h2 writes a message of 256 bytes or more by itself, and the answer's
 /// trailers in a second write, which costs both sides a wake-up. Without it, messages below 1 KiB go out together with
@@ -86,9 +86,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let left = self.quantum.to_write();
+        if left == 0 {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let bytes = &bytes[..bytes.len().min(left)];
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = &written {
             self.rate_limit.wrote(&bytes[..*count]);
+            self.quantum.wrote(*count);
         }
         self.written(cx, written)
     }
@@ -123,6 +130,25 @@ mod tests {
         let begun = Instant::now();
         let error = socket.write_all(&[7; 10_000]).await.unwrap_err();
         assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, WRITE_WAIT_MAX));
+    }
+
+    #[tokio::test]
+    async fn what_is_written_goes_out_whole_and_in_turns() {
+        let (mut peer, ours) = duplex(1_000_000);
+        let quantum = Quantum::new(Arc::default());
+        let mut socket = Socket::new(ours, PREFACE, quantum.clone());
+        let bytes: Vec<u8> = (0..500_000_u32).map(|nth| nth.to_le_bytes()[nth as usize % 4]).collect();
+        let mut turns = 0;
+        let mut writing = pin!(socket.write_all(&bytes));
+        let mut in_turns = pin!(poll_fn(|cx| {
+            turns += 1;
+            writing.as_mut().poll(cx)
+        }));
+        quantum.pace(in_turns.as_mut()).await.unwrap();
+        let mut taken = vec![0; bytes.len()];
+        peer.read_exact(&mut taken).await.unwrap();
+        assert!(taken == bytes);
+        assert!(turns >= 7, "{turns}");
     }
 
     #[tokio::test]
