@@ -151,8 +151,8 @@ impl Accepted {
                     biased;
                     () = peer.until_cut() => return,
                     () = &mut distrusted => return,
-                    () = closing(&peer, grace) => return tracing::debug!(%address, "a connection that did not close is cut"),
-                    () = left_behind(&peer, &leave) => return,
+                    () = closing(&peer, &quantum, grace) => return tracing::debug!(%address, "a connection that did not close is cut"),
+                    () = left_behind(&peer, &quantum, &leave) => return,
                     ended = quantum.pace(served.as_mut()) => ended,
                 }
             }
@@ -193,19 +193,19 @@ async fn distrusted(peer: &Peer, guard: Option<Guard>) {
     sleep(WITHDRAWN_GRACE).await;
 }
 
-/// Ends when a connection that was told to close has had its time: little where no call is open.
-async fn closing(peer: &Peer, grace: Duration) {
+/// Ends when a connection that was told to close has had its time: little where no call is open, and nothing is taken.
+async fn closing(peer: &Peer, quantum: &Quantum, grace: Duration) {
     let short = IDLE_GRACE.min(grace);
     sleep(short).await;
-    if peer.idle_after().is_none() {
+    if peer.idle_after().is_none() || quantum.is_ended() {
         sleep(grace.saturating_sub(short)).await;
     }
 }
 
 /// Ends once the service leaves (`leave`) and the peer takes nothing of what is unsent, or nothing is.
-async fn left_behind(peer: &Peer, leave: &CancellationToken) {
+async fn left_behind(peer: &Peer, quantum: &Quantum, leave: &CancellationToken) {
     leave.cancelled().await;
-    while peer.takes_within(LEAVE_WAIT_MAX) {
+    while peer.takes_within(LEAVE_WAIT_MAX) || quantum.is_ended() {
         sleep(LEAVE_WAIT_MAX / 4).await;
     }
 }

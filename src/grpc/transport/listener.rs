@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -58,6 +58,10 @@ pub struct Limits {
     pub lifetime: Lifetime,
 }
 
+/// Bytes of one connection that were written, and that the kernel has not sent yet.
+#[cfg(target_os = "linux")]
+const KERNEL_UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
 /// A port that was bound.
 #[derive(Debug)]
 pub struct Port {
@@ -101,6 +105,7 @@ pub(in crate::grpc) async fn listen(
             log.is_over();
             // An answer waits for nothing.
             let _unset = stream.set_nodelay(true);
+            bound_unsent(&stream);
             let (stop, leave) = (stop.clone(), connections.stop());
             let accepted = Accepted { stream, tls: tls.clone(), address, lifetime: limits.lifetime, stop, leave };
             let served = accepted.serve(routes.clone(), gate.clone(), totals.clone(), crowded.subscribe());
@@ -119,6 +124,17 @@ pub(in crate::grpc) async fn listen(
         () = totals.follow() => {}
     }
 }
+
+/// Keeps what a peer does not take out of the kernel, which would hold megabytes of it: here it is counted for the
+/// connection, and the goodbye of a server that stops comes soon behind it.
+#[cfg(target_os = "linux")]
+fn bound_unsent(stream: &TcpStream) {
+    let _unset = socket2::SockRef::from(stream).set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES_MAX);
+}
+
+/// Elsewhere the kernel's buffer is as large as it is.
+#[cfg(not(target_os = "linux"))]
+fn bound_unsent(_stream: &TcpStream) {}
 
 /// Logs failures to accept, not more often than somebody wants to read of them.
 #[derive(Debug, Default)]

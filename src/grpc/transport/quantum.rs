@@ -44,13 +44,15 @@ struct Turn {
     left: AtomicUsize,
     to_write: AtomicUsize,
     has_more: AtomicBool,
+    is_ended: AtomicBool,
     backlog: Arc<Backlog>,
 }
 
 impl Quantum {
     pub(super) fn new(backlog: Arc<Backlog>) -> Self {
         let [left, to_write] = [BYTES_MAX, WRITTEN_BYTES_MAX].map(AtomicUsize::new);
-        Self(Arc::new(Turn { left, to_write, has_more: AtomicBool::new(false), backlog }))
+        let [has_more, is_ended] = [false, false].map(AtomicBool::new);
+        Self(Arc::new(Turn { left, to_write, has_more, is_ended, backlog }))
     }
 
     /// Bytes that may still be read in this turn.
@@ -71,6 +73,16 @@ impl Quantum {
     /// Counts bytes that were written.
     pub(super) fn wrote(&self, bytes: usize) {
         self.0.to_write.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes note that all was written: the connection stays while its peer takes what the kernel has.
+    pub(super) fn ends(&self) {
+        self.0.is_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all was written, and the peer may still take some of it.
+    pub(super) fn is_ended(&self) -> bool {
+        self.0.is_ended.load(Ordering::Relaxed)
     }
 
     /// Polls a connection to its end, a turn each time.

@@ -1,12 +1,13 @@
 //! A client's socket, as hyper reads and writes it.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::preface::Preface;
 use super::quantum::Quantum;
@@ -14,6 +15,10 @@ use super::rate_limit::{Frames, RateLimit};
 
 /// Time that a write may wait for a peer that takes nothing.
 const WRITE_WAIT_MAX: Duration = Duration::from_mins(1);
+
+/// Time for which a connection that was ended waits for the next bytes of its peer, and in all.
+const LINGER_SILENT_MAX: Duration = Duration::from_secs(3);
+const LINGER_MAX: Duration = Duration::from_secs(16);
 
 /// See the module. The socket replays the preface, reads and writes by quanta, reads at a [`RateLimit`], and gives up
 /// on a peer that takes nothing.
@@ -30,6 +35,14 @@ pub(super) struct Socket<S> {
     rate_limit: RateLimit,
     pausing: Option<Pin<Box<Sleep>>>,
     stalled: Option<Pin<Box<Sleep>>>,
+    lingering: Option<Lingering>,
+}
+
+/// The wait for the peer of a connection that was ended.
+#[derive(Debug)]
+struct Lingering {
+    until: Instant,
+    silent: Pin<Box<Sleep>>,
 }
 
 impl<S> Socket<S> {
@@ -37,7 +50,8 @@ impl<S> Socket<S> {
     pub(super) fn new(stream: S, preface: Preface, quantum: Quantum) -> Self {
         let head = preface.last_chunk().expect("the preface ends with a frame's head");
         let rate_limit = RateLimit::new(Frames::after_head(*head));
-        Self { stream, preface, replayed: 0, quantum, rate_limit, pausing: None, stalled: None }
+        let (pausing, stalled, lingering) = (None, None, None);
+        Self { stream, preface, replayed: 0, quantum, rate_limit, pausing, stalled, lingering }
     }
 
     /// Passes on the result of a write, unless the write has waited for too long.
@@ -84,7 +98,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let left = self.quantum.to_write();
         if left == 0 {
@@ -106,7 +120,38 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let me = &mut *self;
+        if me.lingering.is_none() {
+            ready!(Pin::new(&mut me.stream).poll_shutdown(cx))?;
+            me.quantum.ends();
+            let until = Instant::now() + LINGER_MAX;
+            me.lingering = Some(Lingering { until, silent: Box::pin(sleep(LINGER_SILENT_MAX)) });
+        }
+        me.poll_gone(cx).map(Ok)
+    }
+}
+
+impl<S: AsyncRead + Unpin> Socket<S> {
+    /// Waits until the peer has taken everything and gone, or takes nothing any more. What a peer says while it takes comes
+    /// for nobody; but a socket that is closed before it came takes back what the kernel has still to send.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(Lingering { until, silent }) = &mut self.lingering else { return Poll::Ready(()) };
+        loop {
+            if self.quantum.left() == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let mut bytes = [MaybeUninit::uninit(); 1024];
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    self.quantum.take(buffer.filled().len().min(self.quantum.left()));
+                    silent.as_mut().reset((Instant::now() + LINGER_SILENT_MAX).min(*until));
+                }
+                Poll::Ready(_gone) => return Poll::Ready(()),
+                Poll::Pending => return silent.as_mut().poll(cx),
+            }
+        }
     }
 }
 
@@ -117,7 +162,6 @@ mod tests {
     use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -130,6 +174,40 @@ mod tests {
         let begun = Instant::now();
         let error = socket.write_all(&[7; 10_000]).await.unwrap_err();
         assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, WRITE_WAIT_MAX));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ended_connection_stays_while_its_peer_takes_something_and_not_for_ever() {
+        for (says_for, stays) in [(0, 3), (8, 11), (60, 16)] {
+            let (mut peer, ours) = duplex(1_000);
+            let quantum = Quantum::new(Arc::default());
+            let mut socket = Socket::new(ours, PREFACE, quantum.clone());
+            let begun = Instant::now();
+            let peer = async {
+                for _ in 0..says_for {
+                    sleep(Duration::from_secs(1)).await;
+                    peer.write_all(&[0; 13]).await.unwrap();
+                }
+                std::future::pending::<()>().await;
+            };
+            let mut ending = pin!(socket.shutdown());
+            tokio::select! {
+                () = peer => {}
+                ended = quantum.pace(ending.as_mut()) => ended.unwrap(),
+            }
+            assert_eq!(begun.elapsed().as_secs(), stays, "{says_for}");
+            assert!(quantum.is_ended());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ended_connection_whose_peer_goes_is_gone_at_once() {
+        let (peer, ours) = duplex(1_000);
+        let mut socket = Socket::new(ours, PREFACE, Quantum::new(Arc::default()));
+        drop(peer);
+        let begun = Instant::now();
+        socket.shutdown().await.unwrap();
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use runledger_proto::v1::{Disposition, UpdateRunRequest, WatchRunRequest};
 use tempfile::TempDir;
-use tokio::io::{AsyncWriteExt as _, copy};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -27,6 +27,9 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// The pause of a reader that is behind, from frame to frame.
 const PACE: Duration = Duration::from_millis(200);
+
+/// What a slow line passes on.
+const LINE_BYTES_A_SECOND: f64 = 200_000.0;
 
 async fn every_accepted_command_is_answered(data: Data) {
     let mut server = Server::start(&data.store()).await;
@@ -114,6 +117,69 @@ async fn a_watcher_that_is_behind_comes_to_the_goodbye_behind_what_it_takes() {
     assert!(told.elapsed() > Duration::from_secs(4), "it was behind: {:?}", told.elapsed());
     let (code, said) = server.process.exited(STOP_MAX).await;
     assert_eq!(code, 0, "{said}");
+}
+
+/// What is sent to it stands in the kernel's buffers, of which the server knows nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_behind_a_slow_line_comes_to_the_goodbye_behind_all_that_was_sent() {
+    let mut server = Server::start("memory").await;
+    server.is_ready().await;
+    let (slow, is_slow) = watch::channel(false);
+    let (address, _line) = slow_line(server.address, is_slow).await;
+    let mut writer = server.client();
+    ask(&mut writer, "run-1", Step::Start, "").await.unwrap();
+    let watch = WatchRunRequest { run_id: "run-1".to_owned(), after_revision: Some(0), ledger_epoch: None };
+    let wide = tonic::transport::Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let wide = wide.initial_stream_window_size(1 << 20).initial_connection_window_size(1 << 20).connect_lazy();
+    let mut watcher = runledger_proto::v1::run_service_client::RunServiceClient::new(wide);
+    let mut frames = watcher.watch_run(watch).await.unwrap().into_inner();
+    frames.message().await.unwrap().expect("the start");
+    slow.send_replace(true);
+    for number in 0..300 {
+        writer.update_run(text("run-1", &format!("{number}{}", "x".repeat(4_000)))).await.unwrap();
+    }
+    server.process.signal("TERM");
+    let mut taken = 0;
+    let cut = loop {
+        match frames.message().await {
+            Ok(frame) => taken += usize::from(frame.is_some()),
+            Err(cut) => break cut,
+        }
+    };
+    assert_eq!((cut.code(), reason(&cut).as_str()), (Code::Unavailable, "DRAINING"));
+    assert!(taken > 0, "it was behind");
+    let (code, said) = server.process.exited(STOP_MAX).await;
+    assert_eq!(code, 0, "{said}");
+}
+
+/// Passes bytes on, and what the server says slowly once it is told to.
+async fn slow_line(server: SocketAddr, is_slow: watch::Receiver<bool>) -> (SocketAddr, JoinSet<()>) {
+    const ROOM: u32 = 16 * 1024;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let (client, _) = listener.accept().await.unwrap();
+        let (mut from_client, mut to_client) = client.into_split();
+        let line = TcpSocket::new_v4().unwrap();
+        line.set_recv_buffer_size(ROOM).unwrap();
+        let (mut from_server, mut to_server) = line.connect(server).await.unwrap().into_split();
+        let slowly = async move {
+            let mut bytes = vec![0; ROOM as usize];
+            loop {
+                let count = from_server.read(&mut bytes).await.unwrap();
+                if count == 0 {
+                    return;
+                }
+                to_client.write_all(&bytes[..count]).await.unwrap();
+                if *is_slow.borrow() {
+                    sleep(Duration::from_secs_f64(count as f64 / LINE_BYTES_A_SECOND)).await;
+                }
+            }
+        };
+        tokio::join!(slowly, async { drop(copy(&mut from_client, &mut to_server).await) });
+    });
+    (address, tasks)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
