@@ -4,6 +4,7 @@ mod changes;
 mod checks;
 mod clocks;
 mod desk;
+mod histories;
 mod identity;
 mod leases;
 mod lifecycles;
