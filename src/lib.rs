@@ -46,9 +46,9 @@
 //!   tables are looked at when it is opened, and each kind of statement is planned once. A fault has a name
 //!   ([`store::finding`]), by which `serve` refuses and the doctor tells. Who holds what is asked of the catalogue, on a
 //!   connection that waits for no table.
-//! - On SQLite the ledger is one file with one name, and its log. When a name comes to mean another file, the outcome
-//!   of open commits stays unknown, no more commits are acknowledged, and the service stops. So it does when either is cut: what was
-//!   written into them is looked for once a second.
+//! - On SQLite the ledger is one file with one name, its log, and the log's index, which has the locks. When a name comes to mean
+//!   another file, the outcome of open commits stays unknown, no more commits are acknowledged, and the service stops. So it does
+//!   when the file or the log is cut: no commit is written behind a log's end, and no log with a hole into the file.
 //! - A run at rest has no row in `leases`, and one in `suspended`; a commit that ends the run or lets it go on deletes
 //!   it. What a suspension says is in the run; the row has what lists and claims look for.
 //! - A replica whose release the database has outgrown (`min_release`) makes no more commits: it reads `min_release`

@@ -22,6 +22,7 @@ mod lifecycles;
 mod lock;
 mod lockers;
 mod log;
+mod log_index;
 mod migrate;
 mod namespaces;
 mod open;

@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::generation::{self, Turns};
-use super::identity::{Identity, LOOK_EVERY, Part};
+use super::identity::{Identity, LOOK_EVERY};
 use super::{errors, open};
 use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::store::{PoolUse, StoreError};
@@ -46,13 +46,17 @@ enum Use {
 
 impl Connections {
     /// The connections of a store. Without readers, the writer reads.
-    pub(super) fn new(writer: Connection, readers: Vec<Connection>, file: Option<(Identity, Arc<Turns>)>) -> Arc<Self> {
+    pub(super) fn new(
+        writer: Connection,
+        readers: Vec<Connection>,
+        file: Option<(Arc<Identity>, Arc<Turns>)>,
+    ) -> Arc<Self> {
         let (identity, turns) = file.unzip();
         Arc::new(Self {
             turns,
             writer: Pool::new(vec![writer]),
             readers: (!readers.is_empty()).then(|| Pool::new(readers)),
-            identity: identity.map(Arc::new),
+            identity,
         })
     }
 
@@ -152,24 +156,21 @@ impl Connections {
 
     /// Resolves once the file is not the ledger's any more; never where there is no file.
     pub(super) async fn lost(self: &Arc<Self>) -> String {
-        let (Some(identity), Some(turns)) = (&self.identity, &self.turns) else { return std::future::pending().await };
+        let Some(identity) = &self.identity else { return std::future::pending().await };
         let looks = async {
             let mut tick = interval(LOOK_EVERY);
             tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut seen = None;
             loop {
                 tick.tick().await;
-                let (looking, written) = (identity.clone(), turns.written());
+                let looking = identity.clone();
                 let look = move || {
                     looking.look_around();
-                    looking.shorter(written)
+                    looking.seems_cut()
                 };
                 // A file system that hangs holds this thread and nothing else.
-                let shorter = tokio::task::spawn_blocking(look).await.unwrap_or_default();
-                if let Some(part) = shorter.filter(|_| shorter == seen) {
-                    self.ask_the_writer(part).await;
+                if tokio::task::spawn_blocking(look).await.unwrap_or_default() {
+                    self.ask_the_writer().await;
                 }
-                seen = shorter;
             }
         };
         tokio::select! {
@@ -178,19 +179,10 @@ impl Connections {
         }
     }
 
-    /// Looks at a part that seems to be cut between two jobs of the writer, who writes to none meanwhile.
-    async fn ask_the_writer(self: &Arc<Self>, part: Part) {
-        let (Some(identity), Some(turns)) = (self.identity.clone(), self.turns.clone()) else { return };
-        let look = move |writer: &mut Connection| {
-            let is_cut = match part {
-                Part::Database => identity.shorter(0) == Some(part),
-                Part::Log => turns.is_cut(writer, identity.log()),
-            };
-            if is_cut {
-                identity.cut(part);
-            }
-        };
-        if let Err(error) = self.write(look).await {
+    /// Looks at the parts that seem to be cut between two jobs of the writer, who writes to none meanwhile.
+    async fn ask_the_writer(self: &Arc<Self>) {
+        let Some(identity) = self.identity.clone() else { return };
+        if let Err(error) = self.write(move |_writer| identity.has_all()).await {
             tracing::debug!(error = chain(&error), "the parts of the ledger were looked at");
         }
     }
@@ -224,8 +216,8 @@ impl Connections {
                 {
                     tracing::debug!(%error, "the write-ahead log was not stamped");
                 }
-                if connections.identity.as_ref().is_some_and(|identity| identity.is_cut()) {
-                    // What is left of both parts is for whoever mends it.
+                if connections.identity.as_ref().is_some_and(|identity| identity.stays()) {
+                    // What is left of the parts is for whoever mends it.
                     if let Err(error) = open::keep_log(&writer, true) {
                         tracing::warn!(%error, "the write-ahead log may be written into the file");
                     }

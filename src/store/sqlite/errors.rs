@@ -175,11 +175,6 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
-/// Whether the system did not give what should stand in a file.
-pub(super) fn is_unreadable(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure)
-}
-
 /// The refusal of a file that is not sound with the log beside it. Both stay as they are.
 pub(super) fn unsound(path: &Path, fault: &str) -> OpenError {
     let fault = fault.split_whitespace().collect::<Vec<_>>().join(" ");

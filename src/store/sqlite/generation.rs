@@ -14,13 +14,11 @@
 //! SQLite begins the log anew by itself, and a tool beside the server may empty it. So the stamps follow what the log is
 //! seen to do, after each commit, and a log without one proves nothing.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{errors, log};
 use crate::clock;
 
 /// The pages of 4 KiB in the write-ahead log at which a checkpoint writes them to the file. Runs are found by keys in no
@@ -35,8 +33,6 @@ pub(super) struct Turns {
     pages_max: i32,
     /// The pages that were in the log after the last commit.
     pages: AtomicI32,
-    /// The pages that surely stand in the log: none while it is cut.
-    written: AtomicI32,
     /// SQLite has begun the log anew, and it bears no stamp yet.
     begun_anew: AtomicBool,
 }
@@ -48,18 +44,12 @@ impl Turns {
     }
 
     fn at(writer: &mut Connection, pages_max: i32) -> rusqlite::Result<Arc<Self>> {
-        let turns = Arc::new(Self {
-            pages_max,
-            pages: AtomicI32::new(0),
-            written: AtomicI32::new(0),
-            begun_anew: AtomicBool::new(false),
-        });
+        let turns = Arc::new(Self { pages_max, pages: AtomicI32::new(0), begun_anew: AtomicBool::new(false) });
         let told = turns.clone();
         writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
             if pages < told.pages.swap(pages, Ordering::Relaxed) {
                 told.begun_anew.store(true, Ordering::Relaxed);
             }
-            told.written.store(pages, Ordering::Relaxed);
             Ok(())
         }))?;
         Ok(turns)
@@ -94,7 +84,6 @@ impl Turns {
     pub(super) fn cut(&self, writer: &mut Connection) -> rusqlite::Result<bool> {
         // The file lacks nothing while there is no log.
         let stamped = stamp(writer, Stamp::Begin);
-        self.written.store(0, Ordering::Relaxed);
         let wait = writer.query_row("pragma busy_timeout = 0", [], |row| row.get::<_, i64>(0));
         let busy = writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0));
         writer.busy_timeout(super::open::BUSY_WAIT)?;
@@ -105,32 +94,6 @@ impl Turns {
             self.note(&stamped);
         }
         Ok(is_cut)
-    }
-
-    /// The pages that stand in the log, as far as is known.
-    pub(super) fn written(&self) -> u64 {
-        u64::try_from(self.written.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
-    /// Whether the log was cut by somebody who did not write it into the file before. Between two jobs of the writer.
-    ///
-    /// A tool beside the server may empty the log after it was written into the file, and SQLite knows that: then it begins
-    /// the log anew with the next commit, and else it goes on behind the hole.
-    pub(super) fn is_cut(&self, writer: &mut Connection, log: &Path) -> bool {
-        let written = self.written();
-        if log::reaches(log, written).unwrap_or(true) {
-            return false;
-        }
-        match stamp(writer, Stamp::Begin) {
-            Ok(()) if self.written() > written => {
-                // By two commits behind the hole, whoever opens the log next sees that it is one.
-                let _seen_by_the_next_start = stamp(writer, Stamp::Begin);
-                true
-            }
-            Ok(()) => false,
-            // Of a log that cannot be written now, the next look asks again.
-            Err(error) => errors::is_damage(&error) || errors::is_unreadable(&error),
-        }
     }
 
     /// Notes whether the log bears a stamp.

@@ -2,9 +2,12 @@
 //!
 //! SQLite goes on writing into a file that was deleted or renamed, and into such a write-ahead log, as if nothing had
 //! happened; a process that opens the name next finds none of these writes. So after each write, before it is
-//! answered, both names must still mean the files that were opened, and once a second where nobody writes. Once a second,
-//! too, both files must be as long as what was written into them: SQLite goes on behind the hole of one that was cut. When
-//! that does not hold, the store is lost: for this process, for good.
+//! answered, their names must still mean the files that were opened, and once a second where nobody writes. So must that of
+//! the log's index, which has SQLite's locks: beside another one, no other program sees that there is a server.
+//!
+//! Nor does SQLite see that a part was cut: it goes on behind the hole. So before each commit the log must be as long as what
+//! was written into it, and before all of it is written into the file, and once a second, both must have all that they had.
+//! When that does not hold, the store is lost: for this process, for good.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -17,8 +20,9 @@ use std::time::Duration;
 
 use tokio::sync::SetOnce;
 
+use super::errors;
 use super::lock::FileLock;
-use super::{errors, log};
+use super::log_index::LogIndex;
 use crate::store::{OpenError, StoreError};
 
 /// The time from one look to the next while nobody writes.
@@ -55,12 +59,14 @@ impl Inode {
 pub(super) struct Identity {
     database: Named,
     log: Named,
+    index: Named,
+    frames: LogIndex,
     lock: Mutex<Option<FileLock>>,
     lost: SetOnce<String>,
     /// The bytes of the file when it last had all its pages, or more that were seen since.
     longest: AtomicU64,
-    /// Whether it is lost since a part was cut: then what is left stays as it is.
-    is_cut: AtomicBool,
+    /// Whether it is lost since a part was cut, or others do not see the server: then what is left stays as it is.
+    stays: AtomicBool,
     /// Whether a second name was logged.
     linked: AtomicBool,
 }
@@ -91,19 +97,27 @@ impl Identity {
     pub(super) fn of(path: &Path, lock: FileLock) -> Result<Self, OpenError> {
         let failed = |error| errors::open_system(path, error);
         let database = Named { path: path.to_owned(), inode: lock.inode().map_err(failed)? };
-        // SQLite resolves links, and finds the log beside the file itself.
-        let mut log = OsString::from(fs::canonicalize(path).map_err(failed)?);
-        log.push("-wal");
-        let log = Named { inode: Inode::of(&fs::metadata(&log).map_err(failed)?), path: log.into() };
+        // SQLite resolves links, and finds the log and its index beside the file itself.
+        let file = fs::canonicalize(path).map_err(failed)?;
+        let [log, index] = ["-wal", "-shm"].map(|ending| {
+            let mut beside = OsString::from(&file);
+            beside.push(ending);
+            PathBuf::from(beside)
+        });
+        let frames = LogIndex::open(&log, &index).map_err(failed)?;
+        let inodes = frames.inodes().map_err(failed)?;
+        let (log, index) = (Named { path: log, inode: inodes.0 }, Named { path: index, inode: inodes.1 });
         let longest = AtomicU64::new(lock.size().map_err(failed)?.0);
         let lock = Mutex::new(Some(lock));
         let identity = Self {
             database,
             log,
+            index,
+            frames,
             lock,
             lost: SetOnce::new(),
             longest,
-            is_cut: AtomicBool::new(false),
+            stays: AtomicBool::new(false),
             linked: AtomicBool::new(false),
         };
         match identity.look() {
@@ -120,17 +134,21 @@ impl Identity {
         }
     }
 
-    /// Looks whether both names still mean the files that were opened. A file that cannot be looked at is not judged.
+    /// Looks whether the names still mean the files that were opened. A file that cannot be looked at is not judged.
     pub(super) fn look(&self) -> Result<(), StoreError> {
         self.known()?;
         let sentence = match (self.database.means(), self.log.means()) {
-            (Meaning::Same, Meaning::Same) => return Ok(()),
+            (Meaning::Same, Meaning::Same) if self.index.means() == Meaning::Same => return Ok(()),
             // Closed: SQLite has removed the log itself.
             (_, _) if self.lock().is_none() => return Ok(()),
             // Of a file without a page, SQLite removes the log.
             (Meaning::Same, _) if self.is_short() => {
                 self.cut(Part::Database);
                 return self.known();
+            }
+            (Meaning::Same, Meaning::Same) => {
+                self.stays.store(true, Ordering::Relaxed);
+                self.without_index()
             }
             (Meaning::Same, log) => self.without_log(log),
             (database @ (Meaning::Other | Meaning::Nothing), _) => self.without_database(database),
@@ -140,13 +158,32 @@ impl Identity {
         self.known()
     }
 
-    /// Looks whether both names still mean the files that were opened, and the file has all that it had: before the log is
-    /// written into it. Called between two jobs of the writer.
+    /// Whether a commit may be written now: the log has all that was written before, and others see the server. Called by
+    /// the writer under SQLite's lock, and costs three calls of the system.
+    pub(super) fn may_commit(&self) -> bool {
+        if self.index.means() != Meaning::Same {
+            return self.look().is_ok();
+        }
+        if self.frames.is_cut() {
+            self.cut(Part::Log);
+        }
+        !self.stays()
+    }
+
+    /// Looks whether the names still mean the files that were opened, and both parts have all that they had: before the log
+    /// is written into the file. Called between two jobs of the writer.
     pub(super) fn has_all(&self) -> bool {
         if self.is_short() {
             self.cut(Part::Database);
+        } else if self.has_hole() {
+            self.cut(Part::Log);
         }
         self.look().is_ok()
+    }
+
+    /// Whether the log lacks a part of what was written into it. Of a log whose index is another, nobody here knows.
+    fn has_hole(&self) -> bool {
+        self.index.means() == Meaning::Same && self.frames.has_hole()
     }
 
     /// Gives the reason once the store is lost.
@@ -154,15 +191,9 @@ impl Identity {
         self.lost.wait().await.clone()
     }
 
-    /// The part that is shorter than what was written into it, as it seems: a commit or a checkpoint may be on its way.
-    pub(super) fn shorter(&self, written: u64) -> Option<Part> {
-        if self.is_short() {
-            Some(Part::Database)
-        } else if !log::reaches(&self.log.path, written).unwrap_or(true) {
-            Some(Part::Log)
-        } else {
-            None
-        }
+    /// Whether a part lacks what was written into it, as it seems: a checkpoint may be on its way.
+    pub(super) fn seems_cut(&self) -> bool {
+        self.is_short() || self.frames.has_new_hole()
     }
 
     /// Whether the file lost what it had, as it seems: it is shorter than its header says, and than it was. A checkpoint
@@ -176,21 +207,22 @@ impl Identity {
         bytes < self.longest.fetch_max(bytes, Ordering::Relaxed)
     }
 
-    /// Notes that a part was cut: the store is lost.
-    pub(super) fn cut(&self, part: Part) {
-        self.is_cut.store(true, Ordering::Relaxed);
+    /// Notes that a part was cut: the store is lost. Called by the writer.
+    fn cut(&self, part: Part) {
+        if part == Part::Log
+            && !self.stays()
+            && let Err(error) = self.frames.mark_hole()
+        {
+            tracing::warn!(%error, "the hole in the write-ahead log was not marked: the next start may not see it");
+        }
+        self.stays.store(true, Ordering::Relaxed);
         // The first sentence stays.
         let _first = self.lost.set(self.without_all(part));
     }
 
-    /// Whether a part was cut.
-    pub(super) fn is_cut(&self) -> bool {
-        self.is_cut.load(Ordering::Relaxed)
-    }
-
-    /// The place of the log.
-    pub(super) fn log(&self) -> &Path {
-        &self.log.path
+    /// Whether what is left of the parts stays as it is.
+    pub(super) fn stays(&self) -> bool {
+        self.stays.load(Ordering::Relaxed)
     }
 
     /// Releases the locks, after SQLite has closed its connections.
@@ -244,6 +276,15 @@ impl Identity {
                  acknowledged until then are brought into {database}: leave the log away and start again"
             ),
         }
+    }
+
+    fn without_index(&self) -> String {
+        let (database, index) = (self.database.path.display(), self.index.path.display());
+        format!(
+            "the index of the ledger's write-ahead log, {index}, was deleted, renamed or replaced while it was served, so that \
+             other programs did not see the server; the calls that were acknowledged until then are in {database} and its \
+             log, and neither was touched since: close every program that has the ledger open, and start again"
+        )
     }
 
     fn without_all(&self, part: Part) -> String {
@@ -302,19 +343,19 @@ mod tests {
         writer.execute_batch(whole).unwrap();
         let identity = Identity::of(&path, lock).unwrap();
         let size = || identity.lock().as_ref().unwrap().size().unwrap();
-        assert_eq!((identity.shorter(0), size().1), (None, true));
+        assert_eq!((identity.seems_cut(), size().1), (false, true));
         // A reader keeps a checkpoint from the newest frame of the last page, and not from the header that counts it.
         writer.execute_batch("insert into runs values (2, hex(randomblob(20000)))").unwrap();
         reader.execute_batch("begin; select count(*) from runs").unwrap();
         writer.execute_batch("update runs set text = hex(randomblob(20000)) where id = 2").unwrap();
         writer.execute_batch("pragma wal_checkpoint(passive)").unwrap();
-        assert_eq!((size().1, identity.shorter(0)), (false, None));
+        assert_eq!((size().1, identity.seems_cut()), (false, false));
         reader.execute_batch("commit").unwrap();
         writer.execute_batch("pragma wal_checkpoint(passive)").unwrap();
-        assert_eq!((size().1, identity.shorter(0)), (true, None));
+        assert_eq!((size().1, identity.seems_cut()), (true, false));
         for bytes in [size().0 - 4_096, 8_192, 0] {
             File::options().write(true).open(&path).unwrap().set_len(bytes).unwrap();
-            assert_eq!(identity.shorter(0), Some(Part::Database), "{bytes}");
+            assert!(identity.seems_cut(), "{bytes}");
         }
     }
 }

@@ -5,10 +5,12 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use super::generation::{BEGUN, lacks_its_log};
+use super::log_index::Frames;
 
 /// The length of the header of a SQLite file.
 pub(super) const HEADER_BYTES: usize = 100;
@@ -219,18 +221,41 @@ pub(super) fn is_shorter(bytes: u64, header: &[u8; HEADER_BYTES]) -> bool {
         && bytes < u64::from(number(header, PAGES)) * u64::from(page_bytes_of(header))
 }
 
-/// Whether a log that has so many frames has its header and the last of them. Where it was cut under a server, SQLite goes on
-/// writing behind the hole.
-pub(super) fn reaches(log: &Path, frames: u64) -> io::Result<bool> {
-    let Some(last) = frames.checked_sub(1) else { return Ok(true) };
+/// Where a log's frame begins, by how many are before it.
+pub(super) fn frame_at(before: u32, page_bytes: u32) -> u64 {
+    LOG_HEADER_BYTES as u64 + u64::from(before) * (FRAME_HEADER_BYTES as u64 + u64::from(page_bytes))
+}
+
+/// Whether a log has its header, and its frames from the `first` on.
+pub(super) fn has_frames(log: &File, frames: &Frames, first: u32) -> io::Result<bool> {
     let (mut header, mut head) = ([0; LOG_HEADER_BYTES], [0; FRAME_HEADER_BYTES]);
-    let mut log = File::open(log)?;
-    if !fill(&mut log, &mut header)? || number(&header, 0) & !1 != LOG_MAGIC {
+    if !fill_at(log, &mut header, 0)? || header[16..24] != frames.salts {
         return Ok(false);
     }
-    let frame_bytes = FRAME_HEADER_BYTES as u64 + u64::from(number(&header, 8));
-    log.seek(SeekFrom::Start(LOG_HEADER_BYTES as u64 + last * frame_bytes))?;
-    Ok(fill(&mut log, &mut head)? && head[8..16] == header[16..24])
+    for frame in first..frames.count {
+        if !fill_at(log, &mut head, frame_at(frame, frames.page_bytes))? || head[8..16] != frames.salts {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Marks the end of a log that was cut as a hole, so that whoever opens it next sees that it is one, and not where the log
+/// ended: by a header that is none where that was cut, and by the heads of two commits behind what was there. SQLite takes
+/// none of them, since their check sums are wrong.
+pub(super) fn mark_hole(log: &File, frames: &Frames) -> io::Result<()> {
+    if !fill_at(log, &mut [0; LOG_HEADER_BYTES], 0)? {
+        log.write_all_at(&LOG_MAGIC.to_be_bytes(), 0)?;
+    }
+    let mut head = [0; FRAME_HEADER_BYTES];
+    // The page's number, and the pages of the file after the commit.
+    (head[3], head[7]) = (1, 1);
+    head[8..16].copy_from_slice(&frames.salts);
+    for behind in 0..2 {
+        log.write_all_at(&head, frame_at(frames.count + behind, frames.page_bytes))?;
+    }
+    log.set_len(frame_at(frames.count + 2, frames.page_bytes))?;
+    log.sync_all()
 }
 
 /// Whether the file was made and bears no generation yet: its log was never written into it.
@@ -269,7 +294,15 @@ fn begin(log: &Path) -> io::Result<Vec<u8>> {
 
 /// Fills all of the bytes; false where there are less.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
-    match from.read_exact(bytes) {
+    is_filled(from.read_exact(bytes))
+}
+
+fn fill_at(from: &File, bytes: &mut [u8], at: u64) -> io::Result<bool> {
+    is_filled(from.read_exact_at(bytes, at))
+}
+
+fn is_filled(read: io::Result<()>) -> io::Result<bool> {
+    match read {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),

@@ -92,7 +92,9 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
     }
     lock.note_a_ledger().map_err(|error| errors::open_system(path, error))?;
     let readers = (0..readers).map(|_| reader(path)).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-    let identity = Identity::of(path, lock)?;
+    let identity = Arc::new(Identity::of(path, lock)?);
+    let asked = identity.clone();
+    writer.commit_hook(Some(move || !asked.may_commit())).map_err(failed)?;
     Ok(Opened { connections: Connections::new(writer, readers, Some((identity, turns))), ledger, migrated, kept })
 }
 

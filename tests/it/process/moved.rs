@@ -4,13 +4,17 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+use runledger_proto::v1;
 use tempfile::TempDir;
 use tokio::sync::watch;
+use tokio::time::{Duration, sleep};
 
 use super::calls::{Step, ask};
 use super::data::Data;
 use super::load::Load;
-use super::server::{SOON, Server, eventually, run};
+use super::server::{SOON, Server, run};
 
 /// A mishap to the files.
 #[derive(Clone, Copy, Debug)]
@@ -20,19 +24,35 @@ enum Mishap {
     Replaced,
     LogDeleted,
     LogReplaced,
+    IndexDeleted,
+    IndexRenamed,
+    IndexReplaced,
 }
 
 impl Mishap {
-    const ALL: [Self; 5] = [Self::Deleted, Self::Renamed, Self::Replaced, Self::LogDeleted, Self::LogReplaced];
+    const ALL: [Self; 8] = [
+        Self::Deleted,
+        Self::Renamed,
+        Self::Replaced,
+        Self::LogDeleted,
+        Self::LogReplaced,
+        Self::IndexDeleted,
+        Self::IndexRenamed,
+        Self::IndexReplaced,
+    ];
 
     fn happens(self, files: &Files) {
-        let (database, log, other) = (files.path("ledger.db"), files.path("ledger.db-wal"), files.path("other.db"));
+        let [database, log, index, other] =
+            ["ledger.db", "ledger.db-wal", "ledger.db-shm", "other.db"].map(|name| files.path(name));
         match self {
             Self::Deleted => fs::remove_file(&database).unwrap(),
             Self::Renamed => fs::rename(&database, files.path("renamed.db")).unwrap(),
             Self::Replaced => fs::rename(&other, &database).unwrap(),
             Self::LogDeleted => fs::remove_file(&log).unwrap(),
             Self::LogReplaced => fs::rename(&other, &log).unwrap(),
+            Self::IndexDeleted => fs::remove_file(&index).unwrap(),
+            Self::IndexRenamed => fs::rename(&index, files.path("renamed.db-shm")).unwrap(),
+            Self::IndexReplaced => fs::rename(&other, &index).unwrap(),
         }
     }
 
@@ -43,6 +63,9 @@ impl Mishap {
             Self::Replaced => "ledger.db was replaced while it was served",
             Self::LogDeleted => "ledger.db-wal was deleted or renamed while it was served",
             Self::LogReplaced => "ledger.db-wal was replaced while it was served",
+            Self::IndexDeleted | Self::IndexRenamed | Self::IndexReplaced => {
+                "ledger.db-shm, was deleted, renamed or replaced while it was served"
+            }
         }
     }
 
@@ -51,8 +74,14 @@ impl Mishap {
         match self {
             Self::Replaced => Some("ledger.db"),
             Self::LogReplaced => Some("ledger.db-wal"),
-            Self::Deleted | Self::Renamed | Self::LogDeleted => None,
+            Self::IndexReplaced => Some("ledger.db-shm"),
+            Self::Deleted | Self::Renamed | Self::LogDeleted | Self::IndexDeleted | Self::IndexRenamed => None,
         }
+    }
+
+    /// Whether file and log are in their places, and stay as they are.
+    fn leaves_the_ledger(self) -> bool {
+        matches!(self, Self::IndexDeleted | Self::IndexRenamed | Self::IndexReplaced)
     }
 }
 
@@ -84,7 +113,10 @@ impl Files {
     }
 
     /// The data of a file that may have no name any more.
-    fn held(&self, mut file: File) -> Data {
+    fn held(&self, mishap: Mishap, mut file: File) -> Data {
+        if mishap.leaves_the_ledger() {
+            return Data::Sqlite(self.path("ledger.db"));
+        }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).unwrap();
         let copy = self.path("copy.db");
@@ -111,7 +143,7 @@ async fn an_idle_server_whose_file_is_not_the_ledgers_any_more_stops_and_says_so
         mishap.happens(&files);
         ends_with_the_sentence(&mut server, mishap).await;
         files.untouched(mishap);
-        let contents = files.held(file).sound().await;
+        let contents = files.held(mishap, file).sound().await;
         assert_eq!(contents.made_by("run-1", "request"), [1], "{mishap:?}: it is in the file that was the ledger's");
     }
 }
@@ -133,7 +165,7 @@ async fn nothing_is_acknowledged_into_a_file_that_is_not_the_ledgers_any_more() 
         let more = load.acknowledged() - at_most_then;
         assert!(more <= 2 * 16, "{mishap:?}: {more} calls were acknowledged after that");
         let calls = load.give_up().await;
-        files.held(file).sound().await.agree_with(&calls);
+        files.held(mishap, file).sound().await.agree_with(&calls);
     }
 }
 
@@ -147,7 +179,7 @@ async fn a_file_that_was_renamed_is_served_again_once_it_has_its_name_back() {
     fs::rename(files.path("renamed.db"), files.path("ledger.db")).unwrap();
     let server = files.served().await;
     let answer = ask(&mut server.client(), "run-1", Step::Start, "request").await.unwrap();
-    assert_eq!(answer.0, runledger_proto::v1::Disposition::Replayed);
+    assert_eq!(answer.0, v1::Disposition::Replayed);
 }
 
 /// Checks that commands which would write do not open the ledger.
@@ -230,17 +262,88 @@ fn store_of(files: &Files) -> String {
     Data::Sqlite(files.path("ledger.db")).store()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_is_cut_under_load_ends_the_server() {
-    let files = Files::new();
-    let mut server = files.served().await;
-    let (_servers, targets) = watch::channel(vec![server.address]);
-    let mut load = Load::start("run", 8, &targets);
-    load.progresses(100).await;
-    File::options().write(true).open(files.path("ledger.db-wal")).unwrap().set_len(0).unwrap();
+/// Checks that a server whose log was cut has ended, and that nothing of the hole came into the file; nor does a server begin
+/// on it.
+async fn ended_by_a_cut_log(server: &mut Server, files: &Files) {
     let (code, said) = server.process.exited(SOON).await;
     assert!(code == 1 && said.contains("ledger.db-wal was cut while it was served"), "{code}: {said}");
-    load.give_up().await;
+    let (code, said) = run(&["serve", "--listen", "127.0.0.1:0", "--store", &store_of(files)]).await;
+    assert!(code == 1 && !said.contains("listens on"), "nothing begins anew there: {said}");
+    let alone = files.path("alone.db");
+    fs::copy(files.path("ledger.db"), &alone).unwrap();
+    let file = rusqlite::Connection::open(alone).unwrap();
+    let found: String = file.query_row("pragma integrity_check(1)", [], |row| row.get(0)).unwrap();
+    assert_eq!(found, "ok");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_cut_under_load_ends_the_server_and_is_not_written_into_the_file() {
+    for left in [0, 5_000, 50_000] {
+        let files = Files::new();
+        let mut server = files.served().await;
+        let (_servers, targets) = watch::channel(vec![server.address]);
+        let mut load = Load::start("run", 16, &targets);
+        load.progresses(300).await;
+        let log = File::options().write(true).open(files.path("ledger.db-wal")).unwrap();
+        assert!(log.metadata().unwrap().len() > left);
+        log.set_len(left).unwrap();
+        let at_most_then = load.acknowledged();
+        ended_by_a_cut_log(&mut server, &files).await;
+        let more = load.acknowledged() - at_most_then;
+        assert!(more <= 2 * 16, "{left}: {more} calls were acknowledged after that");
+        load.give_up().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_cut_right_before_it_is_written_into_the_file_ends_the_server() {
+    let files = Files::new();
+    let mut server = files.served().await;
+    let log = files.path("ledger.db-wal");
+    let mut client = server.client();
+    let mut numbers = 0..;
+    let value = Value { kind: Some(Kind::StringValue("x".repeat(60_000))) };
+    let mut grows = async || {
+        let number: u64 = numbers.next().unwrap();
+        let request = v1::StartRunRequest {
+            task_thread_id: "thread".to_owned(),
+            run_id: format!("run-{number}"),
+            input: Some(Struct { fields: [("text".to_owned(), value.clone())].into() }),
+            ..v1::StartRunRequest::default()
+        };
+        client.start_run(request).await
+    };
+    // It is written into the file when it has 8,000 pages.
+    while fs::metadata(&log).unwrap().len() < 31_500_000 {
+        grows().await.unwrap();
+    }
+    File::options().write(true).open(&log).unwrap().set_len(0).unwrap();
+    for _more in 0..20 {
+        if grows().await.is_err() {
+            break;
+        }
+    }
+    ended_by_a_cut_log(&mut server, &files).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_does_not_see_the_server_since_the_index_is_gone_destroys_nothing() {
+    for mode in ["passive", "truncate"] {
+        let files = Files::new();
+        let mut server = files.served().await;
+        let (_servers, targets) = watch::channel(vec![server.address]);
+        let mut load = Load::start("run", 16, &targets);
+        load.progresses(200).await;
+        fs::remove_file(files.path("ledger.db-shm")).unwrap();
+        let other = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
+        let _busy: i64 = other.query_row(&format!("pragma wal_checkpoint({mode})"), [], |row| row.get(0)).unwrap();
+        ends_with_the_sentence(&mut server, Mishap::IndexDeleted).await;
+        drop(other);
+        let calls = load.give_up().await;
+        let again = files.served().await;
+        Data::Sqlite(files.path("ledger.db")).sound().await.agree_with(&calls);
+        drop(again);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -254,9 +357,8 @@ async fn a_log_that_another_program_has_written_into_the_file_is_not_cut() {
     let other = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
     let busy: i64 = other.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get(0)).unwrap();
     assert_eq!((busy, fs::metadata(&log).unwrap().len()), (0, 0));
-    // The server looks at it twice, and asks by a write of its own.
-    let written = eventually(SOON, async || (fs::metadata(&log).ok()?.len() > 0).then_some(()));
-    assert!(written.await.is_some(), "{}", server.process.said());
+    // The server looks at it twice, a second apart.
+    sleep(Duration::from_secs(3)).await;
     ask(&mut server.client(), "run-4", Step::Start, "request").await.unwrap();
     server.process.kill();
     drop(other);
