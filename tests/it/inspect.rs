@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod fill;
 mod following;
+mod hung;
 mod ledger;
 mod lifecycles;
 mod opening;

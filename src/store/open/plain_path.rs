@@ -12,13 +12,6 @@ const BESIDE: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
 
 /// Refuses what is no plain path, with what to write instead. Nothing of the text is in it, which may hold a password.
 pub(super) fn check(path: &str) -> Result<(), String> {
-    // What is there under that very name is meant.
-    let named = Path::new(path);
-    let odd = match (named.exists(), named.parent(), named.file_name().and_then(OsStr::to_str)) {
-        (true, _, _) => "",
-        (false, Some(folder), Some(name)) if folder.is_dir() => name,
-        (false, _, _) => path,
-    };
     let refused = if is_secret(path) {
         "a connection string or an address stands where sqlite:PATH has its path: write \
          postgres://USER:PASSWORD@HOST:PORT/DATABASE alone, or another path"
@@ -33,15 +26,8 @@ pub(super) fn check(path: &str) -> Result<(), String> {
     } else if path.starts_with('~') {
         "no shell reads what follows sqlite:, so ~ is not the home folder there: write the whole path, such as \
          sqlite:/home/you/ledger.db; a name that begins with ~ begins with ./"
-    } else if odd.starts_with('$') || odd.contains("/$") || odd.contains("${") || odd.contains("$(") {
-        "no shell reads what follows sqlite:, so the variable in it has no value there: write the path itself, such as \
-         sqlite:/var/lib/runledger/ledger.db"
-    } else if odd.contains('?') {
-        "what follows sqlite: takes no parameters after a question mark: write the path alone, such as \
-         sqlite:/var/lib/runledger/ledger.db"
-    } else if has_escape(odd) {
-        "what follows sqlite: is a path and no URI, so % and two digits stand for no other character there: write the \
-         character itself, such as a space"
+    } else if let Some(sentence) = odd(path).and_then(|_| odd(missing(path))) {
+        sentence
     } else if path.ends_with('/') || Path::new(path).file_name().is_none() {
         "what follows sqlite: names a folder: name the file in it, such as sqlite:/var/lib/runledger/ledger.db"
     } else if BESIDE.iter().any(|ending| path.ends_with(ending)) {
@@ -51,6 +37,39 @@ pub(super) fn check(path: &str) -> Result<(), String> {
         return Ok(());
     };
     Err(refused.to_owned())
+}
+
+/// The refusal of characters that mean something else wherever paths are not plain.
+fn odd(text: &str) -> Option<&'static str> {
+    if text.starts_with('$') || text.contains("/$") || text.contains("${") || text.contains("$(") {
+        Some(
+            "no shell reads what follows sqlite:, so the variable in it has no value there: write the path itself, such as \
+             sqlite:/var/lib/runledger/ledger.db",
+        )
+    } else if text.contains('?') {
+        Some(
+            "what follows sqlite: takes no parameters after a question mark: write the path alone, such as \
+             sqlite:/var/lib/runledger/ledger.db",
+        )
+    } else if has_escape(text) {
+        Some(
+            "what follows sqlite: is a path and no URI, so % and two digits stand for no other character there: write the \
+             character itself, such as a space",
+        )
+    } else {
+        None
+    }
+}
+
+/// The part of a path that is not there: what is there under that very name is meant. Asked for odd paths alone, since a file
+/// system may not answer.
+fn missing(path: &str) -> &str {
+    let named = Path::new(path);
+    match (named.exists(), named.parent(), named.file_name().and_then(OsStr::to_str)) {
+        (true, _, _) => "",
+        (false, Some(folder), Some(name)) if folder.is_dir() => name,
+        (false, _, _) => path,
+    }
 }
 
 /// Whether a text that should be a path may have a password in it: it is an address, pairs of a connection string, or

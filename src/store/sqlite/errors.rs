@@ -2,11 +2,13 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::{ErrorCode, ffi};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use tokio::task::JoinError;
+use tokio::time::timeout;
 
 use super::access::{self, For};
 use super::lockers;
@@ -64,6 +66,24 @@ pub(super) async fn opening<T: Send + 'static>(
         Ok(opened) => opened,
         Err(error) => Err(OpenError::Failed { location: location.to_owned(), source: error.into() }),
     }
+}
+
+/// Waits for a look at what stands in a store's place; not for a file system that does not answer, such as a network mount
+/// whose server is gone: its thread is left behind.
+pub(super) async fn answered(
+    path: &Path,
+    wait_max: Duration,
+    look: impl FnOnce() + Send + 'static,
+) -> Result<(), OpenError> {
+    if let Ok(_seen) = timeout(wait_max, tokio::task::spawn_blocking(look)).await {
+        return Ok(());
+    }
+    Err(OpenError::Unfit {
+        location: path.display().to_string(),
+        fault: Fault::NoAnswer,
+        what: format!("its file system does not answer: {} s have passed since it was asked", wait_max.as_secs_f32()),
+        todo: "look at the mount, and at the server behind it".to_owned(),
+    })
 }
 
 /// An error of SQLite while the file is opened to write.
@@ -209,5 +229,27 @@ pub(super) fn read_system(path: &Path, error: io::Error) -> OpenError {
         access::forbidden(path, For::Reading, &error.to_string())
     } else {
         open_system(path, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_system_that_does_not_answer_is_waited_for_so_long_and_no_longer() {
+        let path = Path::new("/hung/ledger.db");
+        assert!(answered(path, Duration::from_mins(1), || ()).await.is_ok());
+        let (answer, answers) = mpsc::sync_channel::<()>(1);
+        let refused = answered(path, Duration::from_millis(50), move || {
+            let _never = answers.recv();
+        })
+        .await
+        .unwrap_err();
+        assert!(matches!(&refused, OpenError::Unfit { fault: Fault::NoAnswer, .. }), "{refused}");
+        assert!(refused.to_string().contains("/hung/ledger.db cannot be opened: its file system does not answer"));
+        drop(answer);
     }
 }

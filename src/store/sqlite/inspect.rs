@@ -11,7 +11,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -31,6 +31,9 @@ use crate::store::{Description, Ledger, OfLedger, OpenError, PAGE_BYTES_MAX, Pag
 
 /// The number of connections, and so of pages at once.
 const READERS: usize = 2;
+
+/// The time in which a file system answers: the doctor names what is wrong within 3 s.
+const ANSWER_MAX: Duration = Duration::from_millis(2_500);
 
 /// A file that is only read.
 pub struct SqliteInspect {
@@ -61,7 +64,7 @@ impl SqliteInspect {
     ///
     /// [`OpenError::NoLedger`] when there is none, [`OpenError::NeedsMigration`], [`OpenError::NeedsNewerRelease`].
     pub async fn open(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let path = open::absolute(&path)?;
+        let path = answering(&path).await?;
         let location = path.display().to_string();
         errors::opening(&location, move || {
             whole::look(&path)?;
@@ -78,7 +81,7 @@ impl SqliteInspect {
     ///
     /// The file cannot be read.
     pub async fn diagnose(path: PathBuf) -> Result<Diagnosis, OpenError> {
-        let path = open::absolute(&path)?;
+        let path = answering(&path).await?;
         let location = path.display().to_string();
         errors::opening(&location, move || diagnosis::diagnose(&path)).await
     }
@@ -131,6 +134,14 @@ impl Stamp {
         let file = fs::metadata(path)?;
         Ok(Self { bytes: file.len(), modified: file.modified().ok() })
     }
+}
+
+/// The absolute path, where its file system answers.
+pub(super) async fn answering(path: &Path) -> Result<PathBuf, OpenError> {
+    let path = open::absolute(path)?;
+    let asked = path.clone();
+    errors::answered(&path, ANSWER_MAX, move || whole::touch(&asked)).await?;
+    Ok(path)
 }
 
 /// A connection for one look at a file that is there.

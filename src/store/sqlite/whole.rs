@@ -10,7 +10,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 use rustix::io::Errno;
 
 use super::log::{HEADER_BYTES, MAGIC, Mismatch, beside, is_begun, mismatch, page_bytes_of};
@@ -78,6 +78,16 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
     match mismatch(database, header).unwrap_or_default() {
         Some(what) => Err(mismatched(database, what)),
         None => Ok(log.is_some_and(|log| log.len() > 0)),
+    }
+}
+
+/// Asks the file system once for all that the other looks ask for: what is there, the room beside it, and its beginning.
+pub(super) fn touch(database: &Path) {
+    let is_file = fs::metadata(database).is_ok_and(|found| found.is_file());
+    let _resolved = fs::canonicalize(database);
+    let _room = statvfs(database);
+    if is_file {
+        let _read = File::open(database).and_then(|mut file| file.read(&mut [0]));
     }
 }
 
