@@ -1,15 +1,18 @@
 //! What the system tells of a file's faults, and what a short look into it does.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use rustix::fs::{StatVfs, StatVfsMountFlags, statvfs};
+use rustix::process::geteuid;
 
+use super::access::{self, For};
 use super::lock::{self, LOCK_BYTES_MAX};
 use super::lockers::{self, Locker};
-use super::{errors, fitness, inspect};
+use super::{errors, fitness, inspect, whole};
 use crate::store::OpenError;
 use crate::store::finding::{Diagnosis, Fault, Finding};
 use crate::store::inspect::SPACE_BYTES_MIN;
@@ -35,10 +38,22 @@ pub(super) fn diagnose(path: &Path) -> Result<Diagnosis, OpenError> {
             findings.extend(fitness::of_schema(&connection).map_err(failed)?);
         }
     }
+    findings.extend(unservable(&path));
     for finding in &mut findings {
         finding.begin_with_capitals();
     }
     Ok(Diagnosis { findings, is_open: true })
+}
+
+/// What keeps a server of this user from the file, though it can be read: another name, or a right that is missing. Who is
+/// not the file's owner may be meant to read alone.
+fn unservable(path: &Path) -> impl Iterator<Item = Finding> {
+    let is_own = fs::metadata(path).is_ok_and(|file| file.uid() == geteuid().as_raw());
+    let refused = if is_own { access::refused(path, For::Writing) } else { None };
+    let read_only = |error: &OpenError| matches!(error, OpenError::Forbidden { fault: Fault::ReadOnly, .. });
+    // The file system was told of before.
+    let errors = [whole::have_one_name(path).err(), refused.filter(|error| !read_only(error))];
+    errors.into_iter().flatten().filter_map(|error| Finding::of(&error))
 }
 
 /// The bytes that this user may still write to the file system, and those that it has.

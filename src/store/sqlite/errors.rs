@@ -209,11 +209,12 @@ pub(super) fn unsound(path: &Path, fault: &str) -> OpenError {
     }
 }
 
-/// An error of the system while the directory is made and locked.
+/// An error of the system while the directory is made and locked. It may be of the folder, or of a part beside the file.
 pub(super) fn open_system(path: &Path, error: io::Error) -> OpenError {
     let location = path.display().to_string();
     if access::is_of(&error) {
-        access::forbidden(path, For::Writing, &error.to_string())
+        let refused = access::refused(path, For::Writing);
+        refused.unwrap_or_else(|| access::forbidden(path, For::Writing, &error.to_string()))
     } else if error.kind() == io::ErrorKind::StorageFull {
         full(location)
     } else if error.kind() == io::ErrorKind::FileTooLarge {

@@ -54,10 +54,6 @@ impl FileLock {
             .map_err(failed)?;
         // Before the file is opened: this process may have it open under its other name, and closing it would drop
         // its POSIX locks.
-        let named = fs::metadata(database).map_err(failed)?;
-        if named.is_file() && named.nlink() > 1 {
-            return Err(OpenError::SeveralNames { location: database.display().to_string(), names: named.nlink() });
-        }
         whole::have_one_name(database)?;
         let file = private::open_existing(database).map_err(failed)?;
         if meets_no_posix_lock(&file) && !is_free(&file).map_err(failed)? {

@@ -153,14 +153,17 @@ fn companions(database: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Refuses a part beside the file that has another name, for whoever writes: through it, another file would be written, or
-/// what is written would be another's.
+/// Refuses a file, or a part beside it, that has another name, for whoever writes: through it, another file would be written,
+/// or what is written would be another's.
 pub(super) fn have_one_name(database: &Path) -> Result<(), OpenError> {
+    if let Some(named) = fs::metadata(database).ok().filter(|named| named.is_file() && named.nlink() > 1) {
+        return Err(OpenError::SeveralNames { location: database.display().to_string(), names: named.nlink() });
+    }
     let database_file = fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned());
     for (ending, name) in COMPANIONS {
         let mut path = OsString::from(&database_file);
         path.push(ending);
-        if fs::symlink_metadata(&path).is_ok_and(|found| found.nlink() > 1) {
+        if fs::symlink_metadata(&path).is_ok_and(|found| found.is_file() && found.nlink() > 1) {
             let what = format!("{name} is another file as well, by a hard link");
             return incomplete(database, what, "remove the other name (`find -samefile` finds it), or move it away");
         }

@@ -22,6 +22,12 @@ use crate::support::mount::Mount;
 enum There {
     Nothing,
     AnothersFile,
+    OwnFileClosed,
+    FolderClosed,
+    FolderClosedBesideItsLock,
+    AnothersLock,
+    SecondName,
+    SecondNameOfItsIndex,
     ReadOnly,
     Full,
     Folder,
@@ -40,9 +46,15 @@ enum There {
 }
 
 impl There {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 23] = [
         Self::Nothing,
         Self::AnothersFile,
+        Self::OwnFileClosed,
+        Self::FolderClosed,
+        Self::FolderClosedBesideItsLock,
+        Self::AnothersLock,
+        Self::SecondName,
+        Self::SecondNameOfItsIndex,
         Self::ReadOnly,
         Self::Full,
         Self::Folder,
@@ -65,6 +77,15 @@ impl There {
         match self {
             Self::Nothing => None,
             Self::AnothersFile | Self::ReadOnly => Some("ledger.db cannot be written"),
+            Self::OwnFileClosed => Some("(mode 444), and this is user 65534: give yourself the right (chmod u+rw "),
+            Self::FolderClosed | Self::FolderClosedBesideItsLock => Some(
+                "runledger is of user 65534 and group 65534 (mode 555), and this is user 65534: give yourself the right (chmod u+rwx ",
+            ),
+            Self::AnothersLock => Some("ledger.db.lock cannot be written"),
+            Self::SecondName => Some("has 2 names (hard links)"),
+            Self::SecondNameOfItsIndex => {
+                Some("the index of its log (`-shm`) is another file as well, by a hard link: remove the other name")
+            }
             Self::Full => Some("the disk is full"),
             Self::Folder => Some("it is a folder and no file: name another with --store or RUNLEDGER_STORE"),
             Self::Pipe => Some("it is a named pipe and no file: name another with --store or RUNLEDGER_STORE"),
@@ -89,10 +110,16 @@ impl There {
     fn fault(self) -> Option<&'static str> {
         match self {
             Self::Nothing | Self::ReadOnly => None,
-            Self::AnothersFile => Some("no_access"),
+            Self::AnothersFile
+            | Self::OwnFileClosed
+            | Self::FolderClosed
+            | Self::FolderClosedBesideItsLock
+            | Self::AnothersLock => Some("no_access"),
+            Self::SecondName => Some("several_names"),
             Self::Full => Some("no_space"),
             Self::Folder | Self::Pipe | Self::Device | Self::ForeignFile | Self::ForeignDatabase => Some("foreign"),
-            Self::Cut
+            Self::SecondNameOfItsIndex
+            | Self::Cut
             | Self::CutInItsHeader
             | Self::ForeignLog
             | Self::LogAlone
@@ -105,7 +132,17 @@ impl There {
 
     /// Whether those who only read are refused for the same reason. A file that can be read is read wherever it stands.
     fn is_for_readers(self) -> bool {
-        !matches!(self, Self::Nothing | Self::AnothersFile | Self::ReadOnly | Self::Full)
+        !matches!(self, Self::Nothing | Self::AnothersFile | Self::ReadOnly | Self::Full) && !self.is_for_writers()
+    }
+
+    /// Whether those who only read are not refused, and the doctor tells why a server is.
+    fn is_for_writers(self) -> bool {
+        matches!(self, Self::SecondName | Self::SecondNameOfItsIndex) || self.is_of_nobody()
+    }
+
+    /// Whether the ledger is of the user `nobody`, who serves it.
+    fn is_of_nobody(self) -> bool {
+        matches!(self, Self::OwnFileClosed | Self::FolderClosed | Self::FolderClosedBesideItsLock | Self::AnothersLock)
     }
 }
 
@@ -126,6 +163,27 @@ impl Place {
 
     fn beside(&self, end: &str) -> PathBuf {
         self.data().join(format!("runledger/ledger.db{end}"))
+    }
+
+    /// Puts a ledger there that is of the user `nobody`, with empty files beside it, and these rights. None where this process
+    /// cannot.
+    fn of_nobody(&self, ledger: &Ledger, beside: &[&str], rights: &[(&str, u32)]) -> Option<()> {
+        let folder = self.data().join("runledger");
+        fs::write(self.file(), &ledger.file).unwrap();
+        for ending in beside {
+            fs::write(self.beside(ending), "").unwrap();
+        }
+        let entries = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in entries.chain([folder.clone()]).collect::<Vec<_>>() {
+            fs::set_permissions(&path, Permissions::from_mode(if path.is_dir() { 0o700 } else { 0o600 })).unwrap();
+            std::os::unix::fs::chown(&path, Some(65_534), Some(65_534)).ok()?;
+        }
+        fs::set_permissions(self.data(), Permissions::from_mode(0o755)).unwrap();
+        for (ending, mode) in rights {
+            let path = if *ending == "/.." { folder.clone() } else { self.beside(ending) };
+            fs::set_permissions(path, Permissions::from_mode(*mode)).unwrap();
+        }
+        Some(())
     }
 
     /// The names below the folder, and the contents of files.
@@ -152,6 +210,12 @@ impl Place {
             There::Full => Some(Mount::tmpfs("size=1m")?),
             There::Nothing
             | There::AnothersFile
+            | There::OwnFileClosed
+            | There::FolderClosed
+            | There::FolderClosedBesideItsLock
+            | There::AnothersLock
+            | There::SecondName
+            | There::SecondNameOfItsIndex
             | There::Folder
             | There::Pipe
             | There::Device
@@ -178,6 +242,21 @@ impl Place {
                 fs::set_permissions(place.data(), Permissions::from_mode(0o777)).unwrap();
                 fs::set_permissions(place.data().join("runledger"), Permissions::from_mode(0o777)).unwrap();
                 fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+            }
+            There::OwnFileClosed => place.of_nobody(ledger, &[], &[("", 0o444)])?,
+            There::FolderClosed => place.of_nobody(ledger, &[], &[("/..", 0o555)])?,
+            There::FolderClosedBesideItsLock => place.of_nobody(ledger, &[".lock"], &[("/..", 0o555)])?,
+            There::AnothersLock => {
+                place.of_nobody(ledger, &[], &[])?;
+                fs::write(place.beside(".lock"), "").unwrap();
+                fs::set_permissions(place.beside(".lock"), Permissions::from_mode(0o600)).unwrap();
+            }
+            There::SecondName | There::SecondNameOfItsIndex => {
+                let ending = if there == There::SecondName { "" } else { "-shm" };
+                fs::write(&file, &ledger.file).unwrap();
+                fs::write(place.beside(".lock"), "").unwrap();
+                fs::OpenOptions::new().append(true).create(true).open(place.beside(ending)).unwrap();
+                fs::hard_link(place.beside(ending), place.data().join("second")).unwrap();
             }
             There::Full => {
                 fs::write(&file, &ledger.file).unwrap();
@@ -272,8 +351,9 @@ fn command(command: &[&str], named: Named, place: &Place, there: There) -> Optio
         }
     };
     let args = [command, &flags].concat();
-    if there == There::AnothersFile && fs::OpenOptions::new().write(true).open(place.file()).is_ok() {
-        // Root may write what is another's.
+    let is_anothers = there == There::AnothersFile && fs::OpenOptions::new().write(true).open(place.file()).is_ok();
+    if is_anothers || there.is_of_nobody() {
+        // Root may write whatever it is.
         return Process::spawn_as_nobody(&args, &environment);
     }
     Some(Process::spawn_with(&args, &environment))
@@ -293,7 +373,8 @@ async fn is_diagnosed(there: There, named: Named, place: &Place) {
     let problem =
         problems.iter().find(|problem| problem["name"] == fault).unwrap_or_else(|| panic!("{there:?}: {said}"));
     let told = format!("{}: {}", problem["what"].as_str().unwrap(), problem["todo"].as_str().unwrap()).to_lowercase();
-    let words = there.refusal().filter(|_| there.is_for_readers()).unwrap_or_default().to_lowercase();
+    let is_the_same = there.is_for_readers() || there.is_for_writers();
+    let words = there.refusal().filter(|_| is_the_same).unwrap_or_default().to_lowercase();
     assert!(told.contains(&words), "{there:?} {named:?}: {told}");
     if there == There::AnothersFile {
         assert!(told.contains("cannot be read") && told.contains("chmod 640"), "{told}");
