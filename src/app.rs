@@ -2,6 +2,7 @@
 
 mod admin_port;
 mod banner;
+mod credentials;
 mod gauges;
 pub mod reloading;
 mod telling;
@@ -27,7 +28,7 @@ use crate::auth::reload::AccessFile;
 use crate::auth::{Gate, Trusted};
 use crate::authority::{self, Authority, AuthoritySlot, Turns, WaitMax};
 use crate::claims::{self, Claims};
-use crate::clock::{Clock, CredentialClock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::config::{Identity, ServeConfig};
 use crate::engine::{self, ANSWER_WAIT_MAX, Engine};
 use crate::feed::{self, Feed};
@@ -105,7 +106,8 @@ async fn run(
     supervisor: Supervisor,
 ) -> anyhow::Result<()> {
     let config = settings.config.clone();
-    let clock: Arc<dyn Clock> = Arc::new(CredentialClock::beside(SystemClock));
+    let slot = AuthoritySlot::default();
+    let clock = credentials::clock(slot.clone(), &supervisor);
     let tls = config.tls.files().map(|files| Tls::load(files, clock.clone())).transpose()?.map(Arc::new);
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
@@ -118,7 +120,6 @@ async fn run(
     };
 
     // The port answers, and health can be asked, before the store is opened, because opening may take its time.
-    let slot = AuthoritySlot::default();
     let (health, monitor) = health::service(slot.clone(), supervisor.stop()).await;
     let telling = Telling::begin(&config.telemetry, admin.is_some())?;
     let admin = admin.map(|admin| admin.start(monitor.readiness(), telling.exposition(), &supervisor));

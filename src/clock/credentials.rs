@@ -3,10 +3,14 @@
 //! A credential says its end as a time, and so the machine's clock decides; but that clock is set now and then, and a
 //! credential that has ended must not come back by it. So this clock shows the machine's time at the start of the process
 //! and goes on by the time that passes: it never falls, and a machine's clock that is ahead for a moment refuses nobody.
-//! A clock that was set forward is followed once it has stood so for an hour, by the least that it was ahead meanwhile:
-//! the machine may have begun with a clock that was behind, or its time may have stood still with the machine.
+//!
+//! A clock that was set forward is followed, by the least that it was ahead meanwhile, once it is believed: the machine may
+//! have begun with a clock that was behind, or its time may have stood still with the machine. What another machine's clock
+//! shows as well is believed at once, which is a few looks: the two may be one clock that is ahead for a moment. Where there
+//! is no other, a step soon after the start is believed within a minute, for so machines begin whose time is not set yet;
+//! every other one has to stand for an hour.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Clock;
@@ -14,6 +18,13 @@ use crate::domain::Time;
 
 /// The time for which the machine's clock must have been ahead before it is followed.
 const BELIEVED_AFTER: Duration = Duration::from_hours(1);
+
+/// The same where it was set so soon after the start, and no other clock says that it is wrong.
+const EARLY: Duration = Duration::from_mins(10);
+const EARLY_BELIEVED_AFTER: Duration = Duration::from_mins(1);
+
+/// The same where another clock shows it as well.
+const AGREED_AFTER: Duration = Duration::from_secs(3);
 
 /// The step forward from which on the log is told of it, in microseconds.
 const TOLD_MICROS: i64 = 1_000_000;
@@ -25,25 +36,87 @@ const BEHIND_MICROS: i64 = 30_000_000;
 #[derive(Debug)]
 pub struct CredentialClock<C> {
     machine: C,
-    lead: Mutex<Lead>,
+    begun: Duration,
+    kept: Mutex<Kept>,
 }
 
-/// By how much a time is ahead of what has passed since some moment, in microseconds.
-#[derive(Clone, Copy, Debug)]
-struct Lead {
-    /// Of the time that is shown. It only grows.
+/// What the looks have found. A lead is by how much a time is ahead of what has passed since some moment, in microseconds.
+#[derive(Debug)]
+struct Kept {
+    /// The lead of the time that is shown. It only grows.
     shown: i64,
-    /// Of the machine's clock, where that is ahead of what is shown: since when, and the least of it.
-    ahead: Option<(Duration, i64)>,
-    /// Whether the log was told that the machine's clock is behind.
+    /// The machine's clock is ahead of what is shown.
+    alone: Option<Ahead>,
+    /// And so is another clock.
+    agreed: Option<Ahead>,
+    /// Whether the log was told that the machine's clock is ahead,
+    is_told_ahead: bool,
+    /// or behind.
     is_told_behind: bool,
 }
 
+/// A clock that is ahead of what is shown.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    since: Duration,
+    /// The least lead that it had meanwhile.
+    least: i64,
+}
+
+impl Ahead {
+    /// What holds after one more look, at a clock with this lead.
+    fn after(before: Option<Self>, lead: i64, shown: i64, moment: Duration) -> Option<Self> {
+        let Self { since, least } = before.unwrap_or(Self { since: moment, least: lead });
+        (lead > shown).then(|| Self { since, least: least.min(lead) })
+    }
+
+    fn stood(&self, moment: Duration) -> Duration {
+        moment.saturating_sub(self.since)
+    }
+}
+
 impl<C: Clock> CredentialClock<C> {
+    /// The time between two looks.
+    pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+
     /// A clock that begins with the machine's now.
     pub fn beside(machine: C) -> Self {
-        let shown = lead(machine.now(), machine.elapsed());
-        Self { machine, lead: Mutex::new(Lead { shown, ahead: None, is_told_behind: false }) }
+        let begun = machine.elapsed();
+        let shown = lead(machine.now(), begun);
+        let kept = Kept { shown, alone: None, agreed: None, is_told_ahead: false, is_told_behind: false };
+        Self { machine, begun, kept: Mutex::new(kept) }
+    }
+
+    /// Looks at the machine's clock, and at what another machine's shows, where there is one. Nothing else makes the time that
+    /// is shown follow: it is to be called every [`LOOK_EVERY`](Self::LOOK_EVERY), for what stands between two looks is
+    /// taken to have stood.
+    pub fn look(&self, other: Option<Time>) {
+        let moment = self.machine.elapsed();
+        let machine = lead(self.machine.now(), moment);
+        let is_early = |since: Duration| other.is_none() && since.saturating_sub(self.begun) <= EARLY;
+        let mut kept = self.held();
+        kept.tell_behind(machine);
+        let shown = kept.shown;
+        kept.alone = Ahead::after(kept.alone, machine, shown, moment);
+        let both = other.map(|other| lead(other, moment).min(machine));
+        kept.agreed = both.and_then(|both| Ahead::after(kept.agreed, both, shown, moment));
+        let Some(alone) = kept.alone else {
+            kept.is_told_ahead = false;
+            return;
+        };
+        let alone_after = if is_early(alone.since) { EARLY_BELIEVED_AFTER } else { BELIEVED_AFTER };
+        if let Some(agreed) = kept.agreed.filter(|agreed| agreed.stood(moment) >= AGREED_AFTER) {
+            kept.follow(agreed, "the database's clock shows it as well");
+        } else if alone.stood(moment) >= alone_after {
+            kept.follow(alone, "it has stood so for long enough");
+        } else if alone.stood(moment) >= AGREED_AFTER {
+            kept.tell_ahead(alone, alone_after);
+        }
+    }
+
+    /// No panic leaves a half-made change under the mutex.
+    fn held(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -56,7 +129,7 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-impl Lead {
+impl Kept {
     /// Says once that credentials end before the machine's time comes to it: where they began by a clock that was ahead, good
     /// ones are refused.
     fn tell_behind(&mut self, machine: i64) {
@@ -70,37 +143,36 @@ impl Lead {
         self.is_told_behind = behind >= BEHIND_MICROS;
     }
 
-    /// Takes the machine's lead into account.
-    fn look(&mut self, machine: i64, elapsed: Duration) {
-        self.tell_behind(machine);
-        if machine <= self.shown {
-            self.ahead = None;
-            return;
+    /// Says once that credentials do not end yet by a clock that was set forward: where it was behind before, those that have
+    /// ended are let in.
+    fn tell_ahead(&mut self, ahead: Ahead, believed_after: Duration) {
+        let by = ahead.least.saturating_sub(self.shown);
+        if by >= TOLD_MICROS && !self.is_told_ahead {
+            tracing::warn!(
+                by_s = by / 1_000_000,
+                after_s = believed_after.as_secs(),
+                "the machine's clock was set forward: credentials end by it once it has stood so for long enough; if it is \
+                 right, a restart of this server lets it count now"
+            );
+            self.is_told_ahead = true;
         }
-        let (since, least) = self.ahead.unwrap_or((elapsed, machine));
-        let least = least.min(machine);
-        self.ahead = Some((since, least));
-        if elapsed.saturating_sub(since) >= BELIEVED_AFTER {
-            let by = least - self.shown;
-            (self.shown, self.ahead) = (least, None);
-            if by >= TOLD_MICROS {
-                tracing::warn!(
-                    by_s = by / 1_000_000,
-                    "the clock was set forward an hour ago: credentials end by it now"
-                );
-            }
+    }
+
+    /// Shows what a clock has shown at the least.
+    fn follow(&mut self, Ahead { least, .. }: Ahead, why: &'static str) {
+        let by = least.saturating_sub(self.shown);
+        (self.shown, self.alone, self.agreed, self.is_told_ahead) = (least, None, None, false);
+        if by >= TOLD_MICROS {
+            let by_s = by / 1_000_000;
+            tracing::warn!(by_s, why, "the machine's clock was set forward: credentials end by it now");
         }
     }
 }
 
 impl<C: Clock> Clock for CredentialClock<C> {
     fn now(&self) -> Time {
-        let elapsed = self.machine.elapsed();
-        let machine = lead(self.machine.now(), elapsed);
-        // No panic leaves a half-made change under the mutex.
-        let mut kept = self.lead.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.look(machine, elapsed);
-        Time::from_micros(kept.shown.saturating_add(micros(elapsed)))
+        let elapsed = micros(self.machine.elapsed());
+        Time::from_micros(self.held().shown.saturating_add(elapsed))
     }
 
     fn latest(&self) -> Time {
@@ -113,51 +185,4 @@ impl<C: Clock> Clock for CredentialClock<C> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicI64, Ordering};
-
-    use super::*;
-
-    /// A machine that has run for so long, and whose clock is off by so much, in seconds.
-    #[derive(Default)]
-    struct Machine {
-        passed: AtomicI64,
-        off: AtomicI64,
-    }
-
-    impl Clock for &'static Machine {
-        fn now(&self) -> Time {
-            Time::from_micros((self.passed.load(Ordering::SeqCst) + self.off.load(Ordering::SeqCst)) * 1_000_000)
-        }
-
-        fn elapsed(&self) -> Duration {
-            Duration::from_secs(self.passed.load(Ordering::SeqCst).unsigned_abs())
-        }
-    }
-
-    #[test]
-    fn the_time_of_credentials_never_falls_and_follows_a_clock_that_stays_ahead() {
-        const HOUR: i64 = 3_600;
-        let machine: &Machine = Box::leak(Box::default());
-        machine.off.store(1_000 * HOUR, Ordering::SeqCst);
-        let clock = CredentialClock::beside(machine);
-        let after = |passed: i64, off: i64| {
-            machine.passed.fetch_add(passed, Ordering::SeqCst);
-            machine.off.store(1_000 * HOUR + off, Ordering::SeqCst);
-            let shown = clock.now().micros() / 1_000_000 - 1_000 * HOUR;
-            let latest = clock.latest().micros() / 1_000_000 - 1_000 * HOUR;
-            (shown - machine.passed.load(Ordering::SeqCst), latest - machine.passed.load(Ordering::SeqCst))
-        };
-        assert_eq!(after(0, -48 * HOUR), (0, 0), "set back before anybody asked: it began with the machine's time");
-        assert_eq!(after(0, 0), (0, 0));
-        assert_eq!(after(10, 400 * 24 * HOUR), (0, 400 * 24 * HOUR), "ahead for a moment");
-        assert_eq!(after(1, 0), (0, 0));
-        assert_eq!(after(10, -HOUR), (0, 0), "set back: what has ended stays so");
-        assert_eq!(after(2 * HOUR, -HOUR), (0, 0));
-        assert_eq!(after(1, 2 * HOUR), (0, 2 * HOUR));
-        assert_eq!(after(HOUR / 2, 3 * HOUR), (0, 3 * HOUR));
-        assert_eq!(after(HOUR / 2 - 1, 2 * HOUR), (0, 2 * HOUR));
-        assert_eq!(after(1, 2 * HOUR), (2 * HOUR, 2 * HOUR), "it stood so for an hour");
-        assert_eq!(after(5, 0), (2 * HOUR, 2 * HOUR), "set back again");
-    }
-}
+mod tests;

@@ -69,7 +69,7 @@ impl ReplicaService for Replica {
             }
             let clocks = backend.store.clocks();
             replica.clock_steps = clocks.steps.into_iter().map(v1::ClockStep::from).collect();
-            replica.machine_clock_ahead = Some(answer::span(clocks.server_ahead_micros));
+            replica.machine_clock_ahead = Some(answer::span(clocks.server_ahead_micros.unwrap_or(0)));
             replica.since_last_commit = health.since_last_write().and_then(|since| since.try_into().ok());
         }
         let mut parts = memory_parts(&self.totals, self.slot.get());

@@ -80,8 +80,8 @@ pub struct ClockStep {
 pub struct Clocks {
     /// The newest steps that it has noticed, the last one first.
     pub steps: Vec<ClockStep>,
-    /// By how much the clock of the server's machine is ahead of the store's, in microseconds; 0 where they are one.
-    pub server_ahead_micros: i64,
+    /// By how much the clock of the server's machine is ahead of the store's, in microseconds; none where they are one.
+    pub server_ahead_micros: Option<i64>,
 }
 
 /// Steps that are remembered, the newest ones.

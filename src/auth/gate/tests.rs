@@ -219,11 +219,13 @@ impl Clock for &'static Off {
 async fn a_clock_that_is_set_brings_no_ended_token_back_and_refuses_no_good_one() {
     let machine: &Off = Box::leak(Box::new(Off(Hands(StdMutex::new(NOW)), StdMutex::new(0))));
     let rules = file(&[("rl_a", "expires_at = \"2027-01-15T08:00:10Z\"", READER), ("rl_b", "", READER)]);
-    let gate = Gate::of(Kinds::all(), trusted(rules), Arc::new(CredentialClock::beside(machine)));
+    let clock = Arc::new(CredentialClock::beside(machine));
+    let gate = Gate::of(Kinds::all(), trusted(rules), clock.clone());
     let token = [("authorization", "Bearer rl_a")];
     let after = |passed: i64, off: i64| {
         *machine.0.0.lock().unwrap() = NOW + passed * 1_000_000;
         *machine.1.lock().unwrap() = off * 1_000_000;
+        clock.look(None);
         look(&gate, "GetRun", &token)
     };
     assert!(after(0, 0).is_ok());

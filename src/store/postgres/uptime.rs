@@ -108,7 +108,7 @@ impl ReplicaUptime {
     pub(super) fn clocks(&self) -> Clocks {
         let steady = self.steady();
         let server_ahead_micros = SystemClock.now().since(steady.now.plus_micros(-steady.ahead));
-        Clocks { steps: self.steps.until((self.elapsed.0)()), server_ahead_micros }
+        Clocks { steps: self.steps.until((self.elapsed.0)()), server_ahead_micros: Some(server_ahead_micros) }
     }
 
     /// See [`Purges::unattended`](crate::store::Purges::unattended).

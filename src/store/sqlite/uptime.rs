@@ -59,7 +59,7 @@ impl UptimeClock {
 
     /// See [`Upkeep::clocks`](crate::store::Upkeep::clocks).
     pub(super) fn clocks(&self) -> Clocks {
-        Clocks { steps: self.steps.until(self.clock.elapsed()), server_ahead_micros: 0 }
+        Clocks { steps: self.steps.until(self.clock.elapsed()), server_ahead_micros: None }
     }
 
     /// See [`Purges::unattended`](crate::store::Purges::unattended).
