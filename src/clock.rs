@@ -2,6 +2,7 @@
 //! them. A clock that shows a time which cannot be written is held at the nearest one that can.
 
 mod credentials;
+mod handshakes;
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use uuid::{ContextV7, Timestamp, Uuid};
 
 pub use self::credentials::CredentialClock;
+pub use self::handshakes::{HandshakeTime, unix};
 use crate::domain::Time;
 
 /// Tells the time to a store that has no clock of its own, and how much time has passed to every store.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use opentelemetry_otlp::{MetricExporter, SpanExporter, WithExportConfig as _, WithTonicConfig as _};
-use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::metrics::data::ResourceMetrics;
 use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
@@ -18,6 +18,7 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::{Certificate, ClientTlsConfig};
 
 use super::LogThrottle;
+use crate::clock;
 
 /// Bytes of a file at most: headers, or CAs.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -159,9 +160,18 @@ impl<E> Told<E> {
     }
 }
 
+/// Lets nothing be sent while the machine's clock shows a time before 1970: the libraries of the exporters read it themselves,
+/// and their tasks would end by a panic.
+fn admitted() -> OTelSdkResult {
+    clock::admit().map_err(OTelSdkError::InternalFailure)
+}
+
 impl trace::SpanExporter for Told<SpanExporter> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        self.tell(self.exporter.export(batch).await)
+        self.tell(match admitted() {
+            Ok(()) => self.exporter.export(batch).await,
+            Err(error) => Err(error),
+        })
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
@@ -175,7 +185,10 @@ impl trace::SpanExporter for Told<SpanExporter> {
 
 impl PushMetricExporter for Told<MetricExporter> {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
-        self.tell(self.exporter.export(metrics).await)
+        self.tell(match admitted() {
+            Ok(()) => self.exporter.export(metrics).await,
+            Err(error) => Err(error),
+        })
     }
 
     fn force_flush(&self) -> OTelSdkResult {

@@ -2,15 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-use crate::clock::Clock;
-use crate::domain::Time;
+use crate::clock::{Clock, unix};
 
 /// See the module.
 #[derive(Clone)]
@@ -39,10 +37,6 @@ impl Clients {
             verified => verified,
         }
     }
-}
-
-fn unix(time: Time) -> UnixTime {
-    UnixTime::since_unix_epoch(Duration::from_micros(u64::try_from(time.micros()).unwrap_or(0)))
 }
 
 impl fmt::Debug for Clients {
@@ -103,6 +97,7 @@ mod tests {
     use rustls::server::WebPkiClientVerifier;
 
     use super::*;
+    use crate::domain::Time;
 
     /// In seconds.
     const YEAR: i64 = 31_557_600;
@@ -148,7 +143,8 @@ mod tests {
             (YEAR, 50 * YEAR, false),
         ] {
             let clients = Clients::new(webpki.clone(), Arc::new(Stands { now, latest }));
-            let verified = ClientCertVerifier::verify_client_cert(&clients, client.der(), &[], UnixTime::now());
+            let verified =
+                ClientCertVerifier::verify_client_cert(&clients, client.der(), &[], unix(Time::from_micros(0)));
             assert_eq!(verified.is_ok(), is_good, "{now} {latest}: {verified:?}");
         }
     }

@@ -15,7 +15,7 @@ use super::clients::Clients;
 use super::expiry::Term;
 use super::files::{Contents, Digest};
 use super::{ClientAuth, ClientFiles, TlsError, TlsFiles};
-use crate::clock::Clock;
+use crate::clock::{Clock, HandshakeTime};
 use crate::domain::Time;
 
 /// The one protocol that is spoken inside TLS.
@@ -59,7 +59,7 @@ impl Offer {
             file: files.key.clone(),
             what: "holds no private key in PEM that can be read without a password",
         })?;
-        let builder = ServerConfig::builder_with_provider(provider)
+        let builder = ServerConfig::builder_with_details(provider, Arc::new(HandshakeTime(clock.clone())))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .expect("the provider has suites for both versions");
         let builder = match &trust {

@@ -3,6 +3,8 @@
 //! Only the names of files are kept. The files are read for each new connection, so that a certificate that was renewed
 //! is used without a restart.
 
+mod time;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
+
+use self::time::HandshakeTime;
 
 /// Bytes of a file that are read: far more than any chain or any set of CAs that somebody keeps in one file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -100,7 +104,7 @@ impl Tls {
 
     fn read(&self) -> Result<ClientConfig, TlsFileError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_details(provider, Arc::new(HandshakeTime))
             .with_safe_default_protocol_versions()
             .expect("ring has cipher suites for the default versions");
         let builder = builder.with_root_certificates(self.roots()?);

@@ -4,6 +4,7 @@ pub(crate) mod files;
 mod load;
 mod name;
 mod pem;
+mod time;
 mod verifier;
 
 use std::sync::Arc;

@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::{BadFile, KeyUrl, SOURCE_BYTES_MAX, Trust, small_file};
+use crate::clock::{HandshakeTime, SystemClock};
 
 /// The most bytes of the head of an answer, which hyper reads before the body.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -128,7 +129,8 @@ fn tls(trust: &Trust) -> Result<Arc<ClientConfig>, FetchFailed> {
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let time = Arc::new(HandshakeTime(Arc::new(SystemClock)));
+    let config = ClientConfig::builder_with_details(provider, time).with_safe_default_protocol_versions();
     let config = config.map_err(FetchFailed::Tls)?.with_root_certificates(roots).with_no_client_auth();
     Ok(Arc::new(config))
 }

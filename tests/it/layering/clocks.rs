@@ -16,8 +16,10 @@ const READERS: [&str; 9] = [
 ];
 
 /// The places, each with its reason.
-const PLACES: [(&str, &str); 3] = [
+const PLACES: [(&str, &str); 5] = [
     ("src/clock.rs", "the place"),
+    ("crates/runledger-client/src/tls/time.rs", "holds it for handshakes, in a crate that is published"),
+    ("crates/runledger-postgres/src/tls/time.rs", "holds it for handshakes, in a crate of its own"),
     ("crates/runledger-client/src/worker.rs", "draws ids, in a crate that is published"),
     ("crates/runledger-bench/src/random.rs", "draws ids, in a crate of its own"),
 ];
@@ -30,4 +32,20 @@ fn one_place_reads_the_clock() {
     for (place, _) in PLACES {
         assert!(places.iter().any(|(name, _)| name == place), "{place} reads no clock any more");
     }
+}
+
+/// What makes TLS that reads the machine's clock by itself, and panics before 1970.
+const READS_ITSELF: [&str; 4] = [
+    "ClientConfig::builder()",
+    "ClientConfig::builder_with_provider",
+    "ServerConfig::builder()",
+    "ServerConfig::builder_with_provider",
+];
+
+#[test]
+fn no_handshake_reads_the_machines_clock_by_itself() {
+    let places = places_of(&READS_ITSELF);
+    assert!(places.is_empty(), "give it the time, with builder_with_details: {places:#?}");
+    let given = places_of(&["Config::builder_with_details"]);
+    assert_eq!(given.len(), 4, "the port, key sets, the client and Postgres: {given:#?}");
 }

@@ -13,6 +13,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::files::{FilesError, Loaded};
 use super::pem;
+use super::time::HandshakeTime;
 use super::verifier::{Chain, Verifier};
 use crate::settings::{Identity, Mode, Roots, Settings};
 
@@ -31,7 +32,8 @@ pub(super) fn load(settings: &Settings, known: Option<Digest>) -> Result<Option<
     }
     let provider = Arc::new(ring::default_provider());
     let verifier = verifier(settings, &read, &provider)?;
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config =
+        ClientConfig::builder_with_details(provider, Arc::new(HandshakeTime)).with_safe_default_protocol_versions();
     let unusable =
         |parameter, source: Box<dyn std::error::Error + Send + Sync>| FilesError::Unusable { parameter, source };
     let config = config.map_err(|error| unusable("sslmode", error.into()))?;

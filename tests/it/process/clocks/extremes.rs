@@ -1,11 +1,16 @@
 //! Clocks that show what cannot be written: a server does not begin by one, and goes on under one.
 
+use std::path::Path;
+use std::time::Duration;
+
+use rustls::ClientConfig;
 use tempfile::TempDir;
 
 use super::{HOUR, shifted};
 use crate::process::calls::{Step, ask};
 use crate::process::data::Data;
-use crate::process::server::{Process, SOON, Server, eventually, run};
+use crate::process::server::{Client, Process, SOON, Server, eventually, run};
+use crate::support::tls::{Ca, channel};
 
 /// Years, as long as they are on average.
 const YEAR: i64 = 31_556_952;
@@ -35,15 +40,18 @@ async fn nothing_begins_before_1970_or_after_9999_and_nothing_is_left_of_the_try
     server.is_ready().await;
 }
 
+/// Sets the clock of the processes that read this file.
+fn set(file: &Path, by: i64) {
+    // A file that is half written would be read as another number.
+    std::fs::write(file.with_extension("next"), by.to_string()).unwrap();
+    std::fs::rename(file.with_extension("next"), file).unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_outlives_a_clock_that_is_set_where_no_time_can_be_written() {
     let directory = TempDir::new().unwrap();
     let (library, file) = (shifted(&directory), directory.path().join("off"));
-    let set = |by: i64| {
-        // A file that is half written would be read as another number.
-        std::fs::write(directory.path().join("next"), by.to_string()).unwrap();
-        std::fs::rename(directory.path().join("next"), &file).unwrap();
-    };
+    let set = |by: i64| set(&file, by);
     set(0);
     let store = Data::Sqlite(directory.path().join("ledger.db")).store();
     let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("CLOCK_FILE", file.to_str().unwrap())];
@@ -67,4 +75,65 @@ async fn a_server_outlives_a_clock_that_is_set_where_no_time_can_be_written() {
     drop(server);
     let (code, said) = run(&["verify", "--store", &store]).await;
     assert_eq!(code, 0, "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_with_tls_are_taken_under_a_clock_before_1970() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let (library, file) = (shifted(&directory), path("off"));
+    let (ca, clients) = (Ca::new("the server's CA"), Ca::new("the clients' CA"));
+    ca.server().write(&path("server.pem"), &path("server.key"));
+    std::fs::write(path("clients.pem"), clients.pem()).unwrap();
+    let own = clients.client(&["urn:one"]);
+    let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("CLOCK_FILE", file.to_str().unwrap())];
+    let shown = |name: &str| path(name).display().to_string();
+    let (certificate, key, client_ca) = (shown("server.pem"), shown("server.key"), shown("clients.pem"));
+    let tls = ["--tls-cert", &certificate, "--tls-key", &key];
+    for asks in [&[][..], &["--tls-client-ca", &client_ca]] {
+        set(&file, 0);
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--store", "memory"];
+        let args: Vec<&str> = serve.iter().chain(&tls).chain(asks).copied().collect();
+        let server = Server::of(Process::spawn_with(&args, &environment)).await;
+        let trusted = || ca.trusted((!asks.is_empty()).then_some(&own), &[b"h2"]);
+        let calls = async |config: std::sync::Arc<ClientConfig>, run_id: &str| {
+            let mut client = Client::new(channel(server.address, config));
+            ask(&mut client, run_id, Step::Start, run_id).await.map(drop)
+        };
+        let is_open = eventually(SOON, async || calls(trusted(), "before").await.ok());
+        assert!(is_open.await.is_some(), "{asks:?}: {}", server.process.said());
+        set(&file, -60 * YEAR);
+        let under = calls(trusted(), "under").await;
+        assert!(under.is_ok(), "{asks:?}: {under:?}: {}", server.process.said());
+        assert!(!server.process.said().contains("panic"), "{asks:?}: {}", server.process.said());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_sends_to_a_collector_outlives_a_clock_before_1970() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let shown = |name: &str| path(name).display().to_string();
+    let (library, file) = (shifted(&directory), path("off"));
+    let (clock, preload) = (file.display().to_string(), library.display().to_string());
+    let ca = Ca::new("the collector's CA");
+    ca.server().write(&path("server.pem"), &path("server.key"));
+    std::fs::write(path("ca.pem"), ca.pem()).unwrap();
+    let own = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (collector, own_ca) = (format!("https://localhost:{}", own.port()), shown("ca.pem"));
+    set(&file, 0);
+    let flags = ["--otlp-endpoint", &collector, "--otlp-ca", &own_ca, "--otlp-interval", "1s"];
+    let args = [&["serve", "--listen", "127.0.0.1:0", "--store", "memory"], &flags[..]].concat();
+    let server = Server::of(Process::spawn_with(&args, &[("LD_PRELOAD", &preload), ("CLOCK_FILE", &clock)])).await;
+    server.is_ready().await;
+    set(&file, -60 * YEAR);
+    // Its first handshake with a collector is under that clock: any server that speaks TLS is one.
+    let (certificate, key, listen) = (shown("server.pem"), shown("server.key"), own.to_string());
+    let tls = ["--tls-cert", &certificate, "--tls-key", &key];
+    let _collector =
+        Server::of(Process::spawn(&[&["serve", "--listen", &listen, "--store", "memory"], &tls[..]].concat())).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(!server.process.said().contains("panic"), "{}", server.process.said());
+    let unsent = "the collector does not take what it is sent";
+    assert!(server.process.said().contains(unsent), "{}", server.process.said());
 }
