@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use futures_util::future::try_join_all;
+use tokio_postgres::error::DbError;
 use tokio_postgres::{Client, Error};
 
 use super::grants::SERVING;
@@ -86,17 +87,21 @@ pub(super) async fn each(client: &Client, location: &str, shard_count: u16) -> R
     match tried.await {
         Ok(()) => Ok(()),
         Err(Failure::Session(error)) => Err(errors::opening(location, error)),
-        Err(Failure::Of(Failed { name, error })) => match errors::statement(error) {
-            StoreError::Refused(source) => Err(OpenError::Unfit {
-                location: location.to_owned(),
-                fault: Fault::Schema,
-                what: format!("the database refuses the statement {name}: {source}"),
-                todo: "mend what it names: no call that needs the statement would succeed".to_owned(),
-            }),
-            error @ (StoreError::Unavailable(_) | StoreError::Lost(_) | StoreError::Corrupt { .. }) => {
-                Err(errors::opening_with(location, error))
+        Err(Failure::Of(Failed { name, error })) => {
+            // No row is read, so the details show none; and they alone may say what is wrong.
+            let detail = error.as_db_error().and_then(DbError::detail).map(|detail| format!(" ({})", sentence(detail)));
+            match errors::statement(error) {
+                StoreError::Refused(source) => Err(OpenError::Unfit {
+                    location: location.to_owned(),
+                    fault: Fault::Schema,
+                    what: format!("the database refuses the statement {name}: {source}{}", detail.unwrap_or_default()),
+                    todo: "mend what it names: no call that needs the statement would succeed".to_owned(),
+                }),
+                error @ (StoreError::Unavailable(_) | StoreError::Lost(_) | StoreError::Corrupt { .. }) => {
+                    Err(errors::opening_with(location, error))
+                }
             }
-        },
+        }
     }
 }
 
@@ -114,6 +119,11 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Session(error)
     }
+}
+
+/// A sentence of the server's as a part of another one.
+fn sentence(said: &str) -> &str {
+    said.trim_end_matches('.')
 }
 
 /// The name that a statement begins with.

@@ -89,6 +89,16 @@ const DONE_ON_POSTGRES: &[(&str, &str, &str)] = &[
         "the publication theirs has the table runs without",
         "drop publication theirs",
     ),
+    (
+        "create publication theirs for table runs (shard, namespace, run_id, status) where (status = 1)",
+        "the publication theirs has the table runs without",
+        "drop publication theirs",
+    ),
+    (
+        "create publication theirs for table runs (shard, namespace, run_id, status) where (revision > 1 and status = 1)",
+        "the publication theirs has the table runs without",
+        "drop publication theirs",
+    ),
     ("alter table suspended set unlogged", "the table suspended is unlogged", "alter table suspended set logged"),
     (
         "alter index runs_by_start rename to theirs",
@@ -117,9 +127,24 @@ async fn what_others_did_to_the_tables_of_a_database_is_named_when_it_is_opened(
     }
     let harmless = "create index theirs on runs (route); alter table runs add column theirs text;
                     create publication theirs for all tables;
-                    create publication inserted for table runs (run_id) with (publish = 'insert')";
+                    create publication inserted for table runs (run_id) with (publish = 'insert');
+                    create publication filtered for table runs (shard, namespace, run_id, status) where (run_id > '')";
     other.batch_execute(harmless).await.unwrap();
     Server::start(&database.dsn()).await.is_ready().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_later_release_has_is_tried_all_the_same_and_the_refusal_says_the_servers_details() {
+    let database = Database::fresh().await;
+    let (code, said) = run(&["migrate", "--store", &database.dsn()]).await;
+    assert_eq!(code, 0, "{said}");
+    // The catalogue is that of this release alone.
+    let later = "insert into ledger_migrations (number, name, applied_at) values (9999, 'later', now());
+                 create publication theirs for table runs where (revision > 1)";
+    direct(&database.dsn()).await.batch_execute(later).await.unwrap();
+    let (code, said) = serve(&database.dsn()).await;
+    let wanted = "(Column used in the publication WHERE expression is not part of the replica identity)";
+    assert!(code == 1 && said.contains("refuses the statement") && said.contains(wanted), "{code}: {said}");
 }
 
 /// The same on SQLite.
