@@ -29,6 +29,8 @@ impl FromStr for ServerAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // No address has blanks at its ends; a list has them behind its commas, and a file a newline.
+        let text = text.trim_ascii();
         let (scheme, place) = match text.split_once("://") {
             None => (None, text),
             Some((name, place)) => {
@@ -134,12 +136,23 @@ mod tests {
             "https://a:1/path",
             "ftp://a:1",
             "a:b",
-            "a:1 ",
-            " a:1",
-            "a:1\n",
+            "a :1",
+            "a: 1",
+            "https:// a:1",
+            "a:1 b:2",
+            "a:1\u{a0}",
         ] {
             assert_eq!(text.parse::<ServerAddress>(), Err(EXPECTED), "{text}");
         }
+    }
+
+    #[test]
+    fn blanks_at_the_ends_are_no_part_of_an_address() {
+        for text in [" a:1", "a:1 ", "a:1\n", "\ta:1\r\n"] {
+            assert_eq!((parsed(text), parsed(text).to_string()), (parsed("a:1"), "a:1".to_owned()), "{text:?}");
+        }
+        assert_eq!(ServerAddress::several("a:1, b:2\n"), Ok(vec![parsed("a:1"), parsed("b:2")]));
+        assert_eq!(ServerAddress::several("a:1, "), Err(EXPECTED));
     }
 
     #[test]
