@@ -25,7 +25,9 @@ fn is_typed(arg: &Arg, words: &[OsString]) -> bool {
     let names: Vec<String> = arg.get_long().into_iter().map(|long| format!("--{long}")).collect();
     let is =
         |word: &str, name: &str| word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
-    words.iter().filter_map(|word| word.to_str()).any(|word| names.iter().any(|name| is(word, name)))
+    // What stands behind `--` is another program's.
+    let own = words.iter().take_while(|word| *word != "--");
+    own.filter_map(|word| word.to_str()).any(|word| names.iter().any(|name| is(word, name)))
 }
 
 /// What is wrong with the variable of an argument, where it is that which the error tells.

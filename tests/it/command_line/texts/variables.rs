@@ -59,6 +59,20 @@ async fn a_flag_that_was_typed_is_named_and_not_its_variable() {
 }
 
 #[tokio::test]
+async fn a_flag_of_the_workers_program_is_none_that_was_typed() {
+    let program = ["run", "worker", "--as", "a", "--claim", "--", "prog", "--server", "x:1"];
+    for (words, begins) in [
+        (program.to_vec(), "error: RUNLEDGER_SERVER: invalid value 'nonsense'"),
+        ([&["run", "worker", "--server", "nonsense"], &program[2..]].concat(), "error: invalid value 'nonsense'"),
+    ] {
+        let mut wrong = command("", &words);
+        wrong.env("RUNLEDGER_SERVER", "nonsense");
+        let ran = ran(wrong).await;
+        assert!(ran.code == 2 && ran.err.starts_with(begins), "{words:?}: {}", ran.err);
+    }
+}
+
+#[tokio::test]
 async fn a_file_of_settings_that_a_variable_names_is_told_with_the_variable() {
     let mut wrong = command("", &["serve"]);
     wrong.env_remove("RUNLEDGER_SERVER").env("RUNLEDGER_STORE", "nonsense");
