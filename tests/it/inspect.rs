@@ -1,6 +1,6 @@
 //! `verify`, `export`, `doctor` and `bench fill`: the real binary beside servers, beside none, and on damaged ledgers.
 
-mod broken;
+pub(crate) mod broken;
 mod damage;
 mod doctor;
 mod export;

@@ -1,9 +1,12 @@
 //! The report to an operator at night.
 
+use std::collections::BTreeSet;
+
 use runledger_proto::v1::SuspendRunRequest;
 use serde_json::Value;
 use tokio::task::block_in_place;
 
+use super::broken::{finds, names};
 use super::ledger::Ledger;
 use super::on_both_stores;
 use crate::process::server::{SOON, Server, eventually, run};
@@ -66,6 +69,7 @@ async fn a_server_of_another_ledger_is_a_problem(ledger: Ledger) {
     let (code, said) = ledger.run(&["doctor", "--server", &own, "--server", &foreign]).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains(&format!("PROBLEM  {foreign} serves another ledger")), "{said}");
+    finds(&ledger.store(), &["--server", &foreign], "replica_of_another_ledger").await;
     assert!(!said.contains(&format!("PROBLEM  {own}")), "{said}");
 }
 
@@ -97,7 +101,8 @@ async fn who_holds_a_head_and_who_waits_for_it_is_named() {
     ];
     let address = server.address.to_string();
     let asked = ["doctor", "--server", &address];
-    let mut said = String::new();
+    // What waits, and where, is another thing from one report to the next.
+    let (mut said, mut is_said, mut named) = (String::new(), false, BTreeSet::new());
     // A caller's wait ends after 2 s, and then it calls again: there is always one.
     let mut caller = client.clone();
     let calls = async {
@@ -108,13 +113,16 @@ async fn who_holds_a_head_and_who_waits_for_it_is_named() {
     let seen = eventually(SOON, async || {
         let (code, report) = ledger.run(&asked).await;
         said = report;
-        (code == 1 && wanted.iter().all(|wanted| said.contains(wanted))).then_some(())
+        is_said |= code == 1 && wanted.iter().all(|wanted| said.contains(wanted));
+        named.extend(names(&ledger.run(&[&asked[..], &["--output", "json"]].concat()).await.1, "problems"));
+        let all = ["head_held", "head_awaited", "command_waits"];
+        (is_said && all.into_iter().all(|name| named.contains(name))).then_some(())
     });
     let seen = tokio::select! {
         () = calls => unreachable!("it calls for ever"),
         seen = seen => seen,
     };
-    assert!(seen.is_some(), "{wanted:?} is not in:\n{said}");
+    assert!(seen.is_some(), "{wanted:?} is not in:\n{said}\nnamed: {named:?}");
     holder.batch_execute("rollback").await.unwrap();
     let _ = client.start_run(request).await.unwrap();
     let (code, said) = ledger.run(&asked).await;
@@ -122,6 +130,7 @@ async fn who_holds_a_head_and_who_waits_for_it_is_named() {
     server.process.signal("KILL");
     let (code, said) = ledger.run(&asked).await;
     assert_eq!((code, said.contains(&format!("{address} does not answer"))), (1, true), "{said}");
+    finds(&ledger.store(), &["--server", &address], "replica_silent").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,4 +162,5 @@ async fn a_setting_that_may_lose_calls_is_a_problem() {
     let (code, said) = run(&["doctor", "--store", &cluster.dsn()]).await;
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("PROBLEM") && said.contains("fsync is off (set it on in postgresql.conf)"), "{said}");
+    finds(&cluster.dsn(), &[], "not_durable").await;
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use runledger_proto::v1::{CompleteRunRequest, StartRunRequest, WatchRunRequest};
 use tempfile::TempDir;
 
+use crate::inspect::broken::finds;
 use crate::process::server::{Process, SOON, Server};
 use crate::support::postgres::{Cluster, as_server, port, variable};
 
@@ -98,5 +99,6 @@ async fn a_pooler_that_lends_sessions_for_a_transaction_or_a_statement_is_refuse
             let (code, said) = refused.exited(SOON).await;
             assert!(code == 1 && said.contains("pool_mode = session"), "{command}, {mode}: {code}: {said}");
         }
+        finds(&pooler.dsn(), &[], "server").await;
     }
 }

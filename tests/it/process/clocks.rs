@@ -22,6 +22,7 @@ use tonic::Code;
 use super::calls::reason;
 use super::data::Data;
 use super::server::{Process, SOON, Server, eventually, run};
+use crate::inspect::broken::finds;
 use crate::support::postgres::Database;
 
 const HOUR: i64 = 3_600;
@@ -122,6 +123,7 @@ async fn replicas_an_hour_ahead_and_behind_end_no_lease_too_soon_or_too_late() {
         let wanted = format!("The clock of the machine of {address} is ");
         let told = said.lines().find_map(|line| Some(line.split_once(&wanted)?.1));
         assert!(code == 1 && told.is_some_and(|told| told.ends_with(&format!("{way} the store's."))), "{code}: {said}");
+        finds(&data.store(), &["--server", &address], "machine_clock").await;
     }
     let alive = start(&ahead, leased("alive", 2)).await;
     for (n, server) in [&ahead, &behind].into_iter().enumerate() {

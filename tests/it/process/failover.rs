@@ -20,6 +20,7 @@ use super::calls::{Step, ask, reason};
 use super::data::Data;
 use super::oracle::cursor_of;
 use super::server::{Client, Process, SOON, Server, eventually, run};
+use crate::inspect::broken::names;
 use crate::support::postgres::{Cluster, Database, direct, rounds};
 use crate::support::proxy::Proxy;
 
@@ -311,6 +312,8 @@ async fn a_failover() {
     for wanted in ["HEALTHY", "WARNING  No commit waits for a standby (standby)", "synchronous_standby_names"] {
         assert!(said.contains(wanted), "{wanted:?} is not in:\n{said}");
     }
+    let (_, said) = run(&["doctor", "--store", &scene.primary.dsn(), "--output", "json"]).await;
+    assert_eq!(names(&said, "warnings"), ["no_synchronous_standby"], "{said}");
     scene.fill().await;
     let mut watchers = Watchers::start(&scene).await;
     scene.part().await;

@@ -30,6 +30,12 @@ impl Mount {
         }
     }
 
+    /// Lets nobody write to it any more.
+    pub(crate) fn only_read(&self) {
+        let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(self.path()).status().unwrap();
+        assert!(remounted.success());
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
