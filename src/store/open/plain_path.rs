@@ -28,6 +28,8 @@ pub(super) fn check(path: &str) -> Result<(), String> {
          sqlite:/home/you/ledger.db; a name that begins with ~ begins with ./"
     } else if let Some(sentence) = odd(path).and_then(|_| odd(missing(path))) {
         sentence
+    } else if path == "memory" && missing(path) == path {
+        "sqlite:memory would be a file of that name: write memory alone for a ledger in memory, or sqlite:./memory"
     } else if path.ends_with('/') || Path::new(path).file_name().is_none() {
         "what follows sqlite: names a folder: name the file in it, such as sqlite:/var/lib/runledger/ledger.db"
     } else if BESIDE.iter().any(|ending| path.ends_with(ending)) {
@@ -41,16 +43,29 @@ pub(super) fn check(path: &str) -> Result<(), String> {
 
 /// The refusal of characters that mean something else wherever paths are not plain.
 fn odd(text: &str) -> Option<&'static str> {
-    if text.starts_with('$') || text.contains("/$") || text.contains("${") || text.contains("$(") {
+    if is_for_a_shell(text) {
         Some(
-            "no shell reads what follows sqlite:, so the variable in it has no value there: write the path itself, such as \
+            "no shell reads what follows sqlite:, so the variable or command in it has no value there: write the path itself, \
+             such as sqlite:/var/lib/runledger/ledger.db",
+        )
+    } else if text.contains("{{") || text.contains(['<', '>']) {
+        Some(
+            "what follows sqlite: has a part that was to be filled in (<...>, {{...}}): write the path itself, such as \
              sqlite:/var/lib/runledger/ledger.db",
         )
-    } else if text.contains('?') {
+    } else if text.contains(['"', '\'']) {
+        Some("what follows sqlite: has a quotation mark, which is no part of a path here: write sqlite:PATH without it")
+    } else if text.contains('?') || has_parameter(text) {
         Some(
-            "what follows sqlite: takes no parameters after a question mark: write the path alone, such as \
-             sqlite:/var/lib/runledger/ledger.db",
+            "what follows sqlite: takes no parameters after a question mark, a semicolon or an ampersand: write the path \
+             alone, such as sqlite:/var/lib/runledger/ledger.db",
         )
+    } else if has_a_flag(text) {
+        Some(
+            "what follows sqlite: has more words behind the path: write the path alone, and flags as words of their own",
+        )
+    } else if text.contains('\\') {
+        Some("what follows sqlite: has a backslash, which parts no folders here: write / between them")
     } else if has_escape(text) {
         Some(
             "what follows sqlite: is a path and no URI, so % and two digits stand for no other character there: write the \
@@ -97,9 +112,54 @@ fn has_escape(path: &str) -> bool {
     path.as_bytes().windows(3).any(|three| three[0] == b'%' && three[1..].iter().all(u8::is_ascii_hexdigit))
 }
 
+/// Whether a text has what a shell would put something else in the place of.
+fn is_for_a_shell(path: &str) -> bool {
+    let names = |next: char| next.is_ascii_alphabetic() || "_{(".contains(next);
+    path.contains('`') || path.split('$').skip(1).any(|behind| behind.starts_with(names))
+}
+
+/// Whether a text has a flag behind a blank.
+fn has_a_flag(path: &str) -> bool {
+    path.split(" -").skip(1).any(|behind| behind.starts_with(|next: char| next == '-' || next.is_ascii_alphabetic()))
+}
+
+/// Whether a text has a parameter as other programs take it: `;NAME=` or `&NAME=`.
+fn has_parameter(path: &str) -> bool {
+    path.split([';', '&']).skip(1).any(|behind| {
+        let name = behind.split_once('=').map_or("", |(name, _)| name);
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::check;
+
+    #[test]
+    fn what_others_would_read_in_a_path_is_refused_by_its_kind() {
+        for (path, said) in [
+            ("ledger-$HOST.db", "variable or command"),
+            ("${HOST}.db", "variable or command"),
+            ("$(hostname).db", "variable or command"),
+            ("`hostname`.db", "variable or command"),
+            ("{{ .Values.x }}/l.db", "filled in"),
+            ("<file>.db", "filled in"),
+            ("x.db?mode=ro", "parameters"),
+            ("x.db;mode=ro", "parameters"),
+            ("x.db&mode=ro", "parameters"),
+            ("x.db\"", "quotation mark"),
+            ("x'.db", "quotation mark"),
+            ("x.db --shards 4", "more words"),
+            ("dir\\x.db", "backslash"),
+            ("memory", "memory alone"),
+        ] {
+            let refused = check(path).unwrap_err();
+            assert!(refused.contains(said), "{path}: {refused}");
+        }
+        for path in ["./memory", "a$.db", "a$1.db", "a&b.db", "a;b.db", "a - b.db", "a b-c.db", "a@b.db", "a=b.db"] {
+            assert_eq!(check(path), Ok(()), "{path}");
+        }
+    }
 
     #[test]
     fn odd_characters_are_taken_where_a_file_or_a_folder_of_that_very_name_is_there() {
