@@ -200,7 +200,7 @@ impl Authority {
 /// waits for the other turn, which is that of all long reads: a short list does not wait for a long one.
 #[derive(Debug)]
 pub struct Turns {
-    turns: Arc<share::Turns>,
+    reads: Arc<share::Turns>,
     /// Redactions that are committed at a time: one, since all commits of a shard wait while a history is written anew.
     redactions: Arc<share::Turns>,
     /// The calls that got no turn.
@@ -220,8 +220,8 @@ const LARGE_READS_MAX: usize = 2;
 
 impl Default for Turns {
     fn default() -> Self {
-        let [turns, redactions] = [LARGE_READS_MAX, 1].map(share::Turns::new);
-        Self { turns, redactions, refused: AtomicU64::new(0) }
+        let [reads, redactions] = [LARGE_READS_MAX, 1].map(share::Turns::new);
+        Self { reads, redactions, refused: AtomicU64::new(0) }
     }
 }
 
@@ -238,13 +238,13 @@ impl Turns {
         F: Future<Output = Result<Read<T>, Problem>>,
     {
         let until = Instant::now() + TURN_WAIT_MAX;
-        let turn = self.turn(self.turns.turn(caller, TURN_WAIT_MAX).await)?;
+        let turn = self.turn(self.reads.turn(caller, TURN_WAIT_MAX).await)?;
         if let Read::Whole(whole) = attached::with(turn.clone(), read(Reach::Short)).await? {
             return Ok((whole, turn));
         }
         drop(turn);
         let wait_max = until.saturating_duration_since(Instant::now());
-        let turn = self.turns.long_turn(caller, wait_max).await.map_err(|_waited| TURN_WAIT_MAX);
+        let turn = self.reads.long_turn(caller, wait_max).await.map_err(|_waited| TURN_WAIT_MAX);
         let turn = self.turn(turn)?;
         let (Read::Whole(read) | Read::Part(read)) = attached::with(turn.clone(), read(Reach::Long)).await?;
         Ok((read, turn))
@@ -252,7 +252,7 @@ impl Turns {
 
     /// A turn for a short read of few rows.
     pub(super) async fn short(&self, caller: CallerKey) -> Result<Attached, Problem> {
-        self.turn(self.turns.turn(caller, TURN_WAIT_MAX).await)
+        self.turn(self.reads.turn(caller, TURN_WAIT_MAX).await)
     }
 
     /// The turn for the commit of a redaction. It is waited for as an answer is, since the one before may take seconds.
