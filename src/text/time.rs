@@ -41,8 +41,17 @@ pub fn time(text: &str) -> Result<Time, String> {
     if fraction.unwrap_or_default().bytes().skip(6).any(|digit| digit != b'0') {
         return Err("expected a time that is not finer than a microsecond".to_owned());
     }
-    let time = text.parse::<Timestamp>().map_err(|_| "expected a time such as 2026-01-31T10:00:00Z")?;
-    Ok(Time::from_micros(time.as_microsecond()))
+    text[..10].parse::<Date>().map_err(|_| "expected a time such as 2026-01-31T10:00:00Z")?;
+    kept(text.parse().ok())
+}
+
+/// A moment as it is kept, unless it is beyond what is.
+fn kept(moment: Option<Timestamp>) -> Result<Time, String> {
+    let micros = moment.map(Timestamp::as_microsecond);
+    micros.map(Time::from_micros).filter(|time| Some(time.micros()) == micros).ok_or_else(|| {
+        let [first, last] = [i64::MIN, i64::MAX].map(Time::from_micros);
+        format!("expected a time from {first} to {last}")
+    })
 }
 
 fn is_digits(text: &str) -> bool {
@@ -115,8 +124,7 @@ impl FromStr for When {
     fn from_str(text: &str) -> Result<Self, String> {
         if is_date(text) {
             let date: Date = text.parse().map_err(|_| EXPECTED)?;
-            let midnight = date.to_zoned(TimeZone::UTC).map_err(|_| EXPECTED)?;
-            return Ok(Self::At(Time::from_micros(midnight.timestamp().as_microsecond())));
+            return kept(date.to_zoned(TimeZone::UTC).ok().map(|midnight| midnight.timestamp())).map(Self::At);
         }
         if clock_of(text).is_some() {
             return time(text).map(Self::At);
@@ -143,6 +151,19 @@ mod tests {
         assert_eq!(at("90m"), "2025-11-25T10:30:00.000000Z");
         assert_eq!(at("1d 12h"), "2025-11-24T00:00:00.000000Z");
         assert_eq!(at("2w"), "2025-11-11T12:00:00.000000Z");
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_kept_is_refused_with_the_first_and_the_last_one() {
+        let range = "expected a time from 0001-01-01T00:00:00.000000Z to 9999-12-30T21:59:59.999999Z";
+        for text in
+            ["9999-12-31T23:59:59Z", "9999-12-31", "9999-12-30T22:00:00Z", "0000-12-31", "0001-01-01T00:00:00+01:00"]
+        {
+            assert_eq!(text.parse::<When>(), Err(range.to_owned()), "{text}");
+        }
+        for text in ["9999-12-30T21:59:59.999999Z", "0001-01-01"] {
+            assert!(text.parse::<When>().is_ok(), "{text}");
+        }
     }
 
     #[test]
