@@ -53,8 +53,6 @@ faults! {
     Damaged = "damaged",
     /// The ledger's file has several names (hard links).
     SeveralNames = "several_names",
-    /// Another server has the ledger's file.
-    InUse = "in_use",
     /// The ledger cannot be opened, for a reason that has no name here.
     Unopened = "unopened",
     /// A session holds a table, or rows, that every statement there waits for.
@@ -172,7 +170,8 @@ impl Finding {
             OpenError::SeveralNames { .. } => {
                 found(Fault::SeveralNames, error.to_string(), "No server starts on it before that")
             }
-            OpenError::Locked { .. } => found(Fault::InUse, error.to_string(), "Ask that server, or stop it first"),
+            // Who only reads opens it beside a server.
+            OpenError::Locked { .. } => found(Fault::Unopened, error.to_string(), "Ask that server, or stop it first"),
             OpenError::Unsafe(_) => found(Fault::NotDurable, error.to_string(), "Mend the setting"),
             OpenError::OtherShards { .. } => found(Fault::Unopened, error.to_string(), "Leave --shards out"),
             OpenError::Failed { .. } => found(

@@ -87,7 +87,6 @@ const STORES: &str = "tests/it/process/stores.rs";
 /// Faults that take more than a test has.
 const UNTRIED: &[(&str, &str)] = &[
     ("several_names", "who reads may read such a file"),
-    ("in_use", "who reads may read such a file"),
     ("unopened", "what has no name"),
     ("old_transaction", "ten minutes"),
     ("connections", "all connections of the server that the tests share"),
