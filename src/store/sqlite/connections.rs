@@ -221,6 +221,9 @@ impl Connections {
                     if let Err(error) = open::keep_log(&writer, true) {
                         tracing::warn!(%error, "the write-ahead log may be written into the file");
                     }
+                    if let Some(identity) = &connections.identity {
+                        identity.forget_frames();
+                    }
                     continue;
                 }
                 if lost {

@@ -33,6 +33,9 @@ pub(super) struct Turns {
     pages_max: i32,
     /// The pages that were in the log after the last commit.
     pages: AtomicI32,
+    /// The pages at which it is written into the file: more than that while somebody reads, who keeps the log from being begun
+    /// anew. Each try looks through all of it.
+    due_at: AtomicI32,
     /// SQLite has begun the log anew, and it bears no stamp yet.
     begun_anew: AtomicBool,
 }
@@ -44,7 +47,8 @@ impl Turns {
     }
 
     fn at(writer: &mut Connection, pages_max: i32) -> rusqlite::Result<Arc<Self>> {
-        let turns = Arc::new(Self { pages_max, pages: AtomicI32::new(0), begun_anew: AtomicBool::new(false) });
+        let (pages, due_at) = (AtomicI32::new(0), AtomicI32::new(pages_max));
+        let turns = Arc::new(Self { pages_max, pages, due_at, begun_anew: AtomicBool::new(false) });
         let told = turns.clone();
         writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
             if pages < told.pages.swap(pages, Ordering::Relaxed) {
@@ -59,9 +63,13 @@ impl Turns {
     /// what it had, which would seem to be whole. Called after each job of the writer. What fails is tried again after the
     /// next one.
     pub(super) fn follow(&self, writer: &mut Connection, has_all: impl FnOnce() -> bool) {
-        let is_due = self.pages.load(Ordering::Relaxed) >= self.pages_max || self.begun_anew.load(Ordering::Relaxed);
+        let due_at = self.due_at.load(Ordering::Relaxed);
+        let is_due = self.pages.load(Ordering::Relaxed) >= due_at || self.begun_anew.load(Ordering::Relaxed);
         if is_due && has_all() {
             self.turn(writer);
+            let left = self.pages.load(Ordering::Relaxed);
+            let is_kept = left >= self.pages_max;
+            self.due_at.store(if is_kept { left.saturating_add(left / 4) } else { self.pages_max }, Ordering::Relaxed);
         }
     }
 

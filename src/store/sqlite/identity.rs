@@ -215,7 +215,11 @@ impl Identity {
         {
             tracing::warn!(%error, "the hole in the write-ahead log was not marked: the next start may not see it");
         }
-        self.stays.store(true, Ordering::Relaxed);
+        if !self.stays.swap(true, Ordering::Relaxed)
+            && let Some(Err(error)) = self.lock().as_ref().map(FileLock::note_a_cut)
+        {
+            tracing::warn!(%error, "the cut was not noted beside the file: the next start may not look through it");
+        }
         // The first sentence stays.
         let _first = self.lost.set(self.without_all(part));
     }
@@ -223,6 +227,17 @@ impl Identity {
     /// Whether what is left of the parts stays as it is.
     pub(super) fn stays(&self) -> bool {
         self.stays.load(Ordering::Relaxed)
+    }
+
+    /// Keeps other programs that have the ledger open from writing holes of its log into the file, as the last one of them
+    /// would when it closes it: without an index they read the log anew, by its check sums. Called while a connection of this
+    /// process is open, beside which none is the last one.
+    pub(super) fn forget_frames(&self) {
+        if self.index.means() == Meaning::Same
+            && let Err(error) = self.frames.forget()
+        {
+            tracing::warn!(%error, "the index of the write-ahead log may still be used by other programs");
+        }
     }
 
     /// Releases the locks, after SQLite has closed its connections.

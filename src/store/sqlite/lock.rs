@@ -41,12 +41,12 @@ impl FileLock {
         }
         let path = beside(database).map_err(failed)?;
         let mut beside = private::open_own(&path).map_err(failed)?;
-        let (holder, had_a_ledger) = holder_in(&mut beside, database)?;
+        let (holder, before) = holder_in(&mut beside, database)?;
         if !is_free(&beside).map_err(failed)? {
             return Err(locked(holder));
         }
         let is_empty = fs::metadata(database).is_ok_and(|file| file.len() == 0);
-        let mark = if had_a_ledger && !is_empty { HAS_A_LEDGER } else { "" };
+        let mark = if is_empty { "" } else { before };
         beside
             .set_len(0)
             .and_then(|()| beside.rewind())
@@ -62,14 +62,25 @@ impl FileLock {
         }
         rights::close(database);
         // The server that had the lock until now may have left another log.
-        let has_log = whole::look(database)?;
+        let has_log = whole::look(database)? || mark == WAS_CUT;
         Ok(Self { beside, database: file, has_log })
     }
 
     /// Notes that there is a ledger in the file: from then on, an empty one in its place is none that was just made.
-    pub(super) fn note_a_ledger(&mut self) -> io::Result<()> {
-        self.beside.rewind()?;
-        write!(self.beside, "{}\n{HAS_A_LEDGER}", std::process::id())
+    pub(super) fn note_a_ledger(&self) -> io::Result<()> {
+        self.note(HAS_A_LEDGER)
+    }
+
+    /// Notes that the file or its log was cut: another program may write into the file what is left of both, so the next
+    /// server looks through it before it serves.
+    pub(super) fn note_a_cut(&self) -> io::Result<()> {
+        self.note(WAS_CUT)
+    }
+
+    fn note(&self, mark: &str) -> io::Result<()> {
+        let text = format!("{}\n{mark}", std::process::id());
+        self.beside.write_all_at(text.as_bytes(), 0)?;
+        self.beside.set_len(text.len() as u64)
     }
 
     /// Whether the log may have something that the file has not: the last server came to no good end.
@@ -155,11 +166,14 @@ fn file_system(mounts: &str, device: u64) -> Option<&str> {
 /// The second line of a lock, once its server has found or made a ledger.
 pub(super) const HAS_A_LEDGER: &str = "ledger\n";
 
-/// The process that has, or had, a lock of this content, and whether there was a ledger; none of what is no lock.
-pub(super) fn told(text: &str) -> Option<(&str, bool)> {
+/// The same, once its server has seen that a part of the ledger was cut.
+const WAS_CUT: &str = "ledger\ncut\n";
+
+/// The process that has, or had, a lock of this content, and what it noted of the ledger; none of what is no lock.
+pub(super) fn told(text: &str) -> Option<(&str, &'static str)> {
     let (pid, rest) = text.split_once('\n').unwrap_or((text, ""));
-    let is_one = pid.bytes().all(|byte| byte.is_ascii_digit()) && ["", HAS_A_LEDGER].contains(&rest);
-    is_one.then_some((pid, !rest.is_empty()))
+    let mark = ["", HAS_A_LEDGER, WAS_CUT].into_iter().find(|mark| *mark == rest)?;
+    pid.bytes().all(|byte| byte.is_ascii_digit()).then_some((pid, mark))
 }
 
 /// Bytes of a process id, and some more.
@@ -182,7 +196,7 @@ fn beside(database: &Path) -> io::Result<PathBuf> {
 
 /// The process that has, or had, the lock, by the file beside the database. What is no file of a lock is refused, and
 /// stays as it is: somebody else's may have been linked there.
-fn holder_in(lock: &mut File, database: &Path) -> Result<(Option<String>, bool), OpenError> {
+fn holder_in(lock: &mut File, database: &Path) -> Result<(Option<String>, &'static str), OpenError> {
     let failed = |error| errors::open_system(database, error);
     let found = lock.metadata().map_err(failed)?;
     if !found.is_file() || found.nlink() > 1 {
@@ -191,10 +205,10 @@ fn holder_in(lock: &mut File, database: &Path) -> Result<(Option<String>, bool),
     let mut text = Vec::new();
     lock.take(LOCK_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
     let told = std::str::from_utf8(&text).ok().filter(|_| text.len() as u64 <= LOCK_BYTES_MAX).and_then(told);
-    let Some((pid, had_a_ledger)) = told else {
+    let Some((pid, mark)) = told else {
         return Err(whole::no_lock(database, "holds something else than the number of a process"));
     };
-    Ok((Some(pid).filter(|pid| !pid.is_empty()).map(str::to_owned), had_a_ledger))
+    Ok((Some(pid).filter(|pid| !pid.is_empty()).map(str::to_owned), mark))
 }
 
 #[cfg(test)]
@@ -219,13 +233,15 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_holds_a_process_and_whether_there_was_a_ledger_and_nothing_else() {
+    fn a_lock_holds_a_process_and_what_it_noted_of_the_ledger_and_nothing_else() {
         for (text, found) in [
-            ("", Some(("", false))),
-            ("12", Some(("12", false))),
-            ("12\n", Some(("12", false))),
-            ("12\nledger\n", Some(("12", true))),
+            ("", Some(("", ""))),
+            ("12", Some(("12", ""))),
+            ("12\n", Some(("12", ""))),
+            ("12\nledger\n", Some(("12", HAS_A_LEDGER))),
+            ("12\nledger\ncut\n", Some(("12", WAS_CUT))),
             ("12\nledger", None),
+            ("12\ncut\n", None),
             ("12\n\n", None),
             ("precious", None),
             ("ledger\n", None),

@@ -46,7 +46,7 @@ const LOOKS_MAX: usize = 20;
 
 impl LogIndex {
     pub(super) fn open(log: &Path, index: &Path) -> io::Result<Self> {
-        Ok(Self { log: private::open_existing(log)?, index: File::open(index)?, walked: AtomicU32::new(0) })
+        Ok(Self { log: private::open_existing(log)?, index: private::open_existing(index)?, walked: AtomicU32::new(0) })
     }
 
     /// The inodes of the log and of its index.
@@ -63,6 +63,11 @@ impl LogIndex {
     /// [Marks](log::mark_hole) that the log was cut. Nobody else may write meanwhile.
     pub(super) fn mark_hole(&self) -> io::Result<()> {
         self.frames().map_or(Ok(()), |frames| log::mark_hole(&self.log, &frames))
+    }
+
+    /// Makes the index say nothing, for whoever has it in memory.
+    pub(super) fn forget(&self) -> io::Result<()> {
+        self.index.write_all_at(&[0; 2 * COPY_BYTES], 0)
     }
 
     /// Whether the log lacks any frame that counts. Others may write meanwhile.

@@ -54,7 +54,7 @@ pub(super) fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
 /// Opens a file, by its absolute path, under its locks: they are released last, also when a step fails.
 pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, readers: usize) -> Result<Opened, OpenError> {
     let failed = |error| errors::open(path, error);
-    let mut lock = FileLock::take(path)?;
+    let lock = FileLock::take(path)?;
 
     let mut writer = connect(path).map_err(failed)?;
     if lock.has_log() {

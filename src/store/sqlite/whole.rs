@@ -96,7 +96,7 @@ fn had_a_ledger(database: &Path) -> bool {
     let mut path = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
     path.push(".lock");
     let text = runledger_files::text(path.as_ref(), lock::LOCK_BYTES_MAX).unwrap_or_default();
-    lock::told(&text).is_some_and(|(_, had_a_ledger)| had_a_ledger)
+    lock::told(&text).is_some_and(|(_, mark)| !mark.is_empty())
 }
 
 const MOVE_IT: &str = "move it away";

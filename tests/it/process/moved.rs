@@ -326,6 +326,27 @@ async fn a_log_that_is_cut_right_before_it_is_written_into_the_file_ends_the_ser
     ended_by_a_cut_log(&mut server, &files).await;
 }
 
+/// It is the last one that has the ledger open then, and would write what its index counts into the file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_closes_the_ledger_after_a_cut_writes_no_hole_into_the_file() {
+    let files = Files::new();
+    let mut server = files.served().await;
+    let other = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
+    let (_servers, targets) = watch::channel(vec![server.address]);
+    let mut load = Load::start("run", 16, &targets);
+    load.progresses(300).await;
+    let _runs: i64 = other.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+    File::options().write(true).open(files.path("ledger.db-wal")).unwrap().set_len(0).unwrap();
+    let (code, said) = server.process.exited(SOON).await;
+    assert_eq!(code, 1, "{said}");
+    load.give_up().await;
+    drop(other);
+    let file = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
+    let sound: String = file.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(sound, "ok");
+    assert!(fs::read_to_string(files.path("ledger.db.lock")).unwrap().ends_with("\nledger\ncut\n"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_does_not_see_the_server_since_the_index_is_gone_destroys_nothing() {
     for mode in ["passive", "truncate"] {
