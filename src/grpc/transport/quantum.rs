@@ -62,7 +62,9 @@ impl Quantum {
 
     /// Counts bytes that were read.
     pub(super) fn take(&self, bytes: usize) {
-        self.0.left.fetch_sub(bytes, Ordering::Relaxed);
+        // Over TLS, records and what was in them are counted both.
+        let _before =
+            self.0.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
     }
 
     /// Bytes that may still be written in this turn.

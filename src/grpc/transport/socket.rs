@@ -20,6 +20,9 @@ const WRITE_WAIT_MAX: Duration = Duration::from_mins(1);
 const LINGER_SILENT_MAX: Duration = Duration::from_secs(3);
 const LINGER_MAX: Duration = Duration::from_secs(16);
 
+/// Bytes that such a peer may say: it says how much it has taken, and nothing else is for anybody.
+const LINGER_BYTES_MAX: usize = 256 * 1024;
+
 /// See the module. The socket replays the preface, reads and writes by quanta, reads at a [`RateLimit`], and gives up
 /// on a peer that takes nothing.
 ///
@@ -42,6 +45,7 @@ pub(super) struct Socket<S> {
 #[derive(Debug)]
 struct Lingering {
     until: Instant,
+    bytes_left: usize,
     silent: Pin<Box<Sleep>>,
 }
 
@@ -125,7 +129,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
             ready!(Pin::new(&mut me.stream).poll_shutdown(cx))?;
             me.quantum.ends();
             let until = Instant::now() + LINGER_MAX;
-            me.lingering = Some(Lingering { until, silent: Box::pin(sleep(LINGER_SILENT_MAX)) });
+            let (bytes_left, silent) = (LINGER_BYTES_MAX, Box::pin(sleep(LINGER_SILENT_MAX)));
+            me.lingering = Some(Lingering { until, bytes_left, silent });
         }
         me.poll_gone(cx).map(Ok)
     }
@@ -135,8 +140,8 @@ impl<S: AsyncRead + Unpin> Socket<S> {
     /// Waits until the peer has taken everything and gone, or takes nothing any more. What a peer says while it takes comes
     /// for nobody; but a socket that is closed before it came takes back what the kernel has still to send.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(Lingering { until, silent }) = &mut self.lingering else { return Poll::Ready(()) };
-        loop {
+        let Some(Lingering { until, bytes_left, silent }) = &mut self.lingering else { return Poll::Ready(()) };
+        while *bytes_left > 0 && Instant::now() < *until {
             if self.quantum.left() == 0 {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -145,13 +150,16 @@ impl<S: AsyncRead + Unpin> Socket<S> {
             let mut buffer = ReadBuf::uninit(&mut bytes);
             match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                    self.quantum.take(buffer.filled().len().min(self.quantum.left()));
+                    let count = buffer.filled().len();
+                    self.quantum.take(count);
+                    *bytes_left = bytes_left.saturating_sub(count);
                     silent.as_mut().reset((Instant::now() + LINGER_SILENT_MAX).min(*until));
                 }
                 Poll::Ready(_gone) => return Poll::Ready(()),
                 Poll::Pending => return silent.as_mut().poll(cx),
             }
         }
+        Poll::Ready(())
     }
 }
 
@@ -198,6 +206,25 @@ mod tests {
             assert_eq!(begun.elapsed().as_secs(), stays, "{says_for}");
             assert!(quantum.is_ended());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ended_connection_whose_peer_floods_is_read_for_a_moment() {
+        let (mut peer, ours) = duplex(1_000);
+        let quantum = Quantum::new(Arc::default());
+        let mut socket = Socket::new(ours, PREFACE, quantum.clone());
+        let (mut said, begun) = (0, Instant::now());
+        let mut ending = pin!(socket.shutdown());
+        tokio::select! {
+            ended = quantum.pace(ending.as_mut()) => ended.unwrap(),
+            () = async {
+                while peer.write_all(&[0; 1_000]).await.is_ok() {
+                    said += 1_000;
+                }
+            } => {}
+        }
+        assert!(said <= LINGER_BYTES_MAX + 4_000, "{said}");
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
