@@ -6,9 +6,9 @@
 //!
 //! A clock that was set forward is followed, by the least that it was ahead meanwhile, once it is believed: the machine may
 //! have begun with a clock that was behind, or its time may have stood still with the machine. What another machine's clock
-//! shows as well is believed at once, which is a few looks: the two may be one clock that is ahead for a moment. Where there
-//! is no other, a step soon after the start is believed within a minute, for so machines begin whose time is not set yet;
-//! every other one has to stand for an hour.
+//! shows as well is believed after a minute: the two may be on one machine, whose clock is ahead until somebody sets it.
+//! Where there is no other, so is a step soon after the start, for so machines begin whose time is not set yet; every other one
+//! has to stand for an hour.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,12 +19,14 @@ use crate::domain::Time;
 /// The time for which the machine's clock must have been ahead before it is followed.
 const BELIEVED_AFTER: Duration = Duration::from_hours(1);
 
-/// The same where it was set so soon after the start, and no other clock says that it is wrong.
-const EARLY: Duration = Duration::from_mins(10);
-const EARLY_BELIEVED_AFTER: Duration = Duration::from_mins(1);
+/// The same where another clock shows it as well, or where there is none, and it was set [early](EARLY).
+const BELIEVED_SOON_AFTER: Duration = Duration::from_mins(1);
 
-/// The same where another clock shows it as well.
-const AGREED_AFTER: Duration = Duration::from_secs(3);
+/// The time from the start in which machines set a clock that was behind.
+const EARLY: Duration = Duration::from_mins(10);
+
+/// The time after which the log is told that the machine's clock is ahead.
+const TOLD_AFTER: Duration = Duration::from_secs(3);
 
 /// The step forward from which on the log is told of it, in microseconds.
 const TOLD_MICROS: i64 = 1_000_000;
@@ -104,12 +106,12 @@ impl<C: Clock> CredentialClock<C> {
             kept.is_told_ahead = false;
             return;
         };
-        let alone_after = if is_early(alone.since) { EARLY_BELIEVED_AFTER } else { BELIEVED_AFTER };
-        if let Some(agreed) = kept.agreed.filter(|agreed| agreed.stood(moment) >= AGREED_AFTER) {
+        let alone_after = if is_early(alone.since) { BELIEVED_SOON_AFTER } else { BELIEVED_AFTER };
+        if let Some(agreed) = kept.agreed.filter(|agreed| agreed.stood(moment) >= BELIEVED_SOON_AFTER) {
             kept.follow(agreed, "the database's clock shows it as well");
         } else if alone.stood(moment) >= alone_after {
             kept.follow(alone, "it has stood so for long enough");
-        } else if alone.stood(moment) >= AGREED_AFTER {
+        } else if !kept.is_agreed(alone) && alone.stood(moment) >= TOLD_AFTER {
             kept.tell_ahead(alone, alone_after);
         }
     }
@@ -141,6 +143,11 @@ impl Kept {
             );
         }
         self.is_told_behind = behind >= BEHIND_MICROS;
+    }
+
+    /// Whether the other clock is about as far ahead, and so the machine's is believed soon.
+    fn is_agreed(&self, alone: Ahead) -> bool {
+        self.agreed.is_some_and(|agreed| alone.least.saturating_sub(agreed.least) < TOLD_MICROS)
     }
 
     /// Says once that credentials do not end yet by a clock that was set forward: where it was behind before, those that have

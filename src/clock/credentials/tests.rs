@@ -89,11 +89,11 @@ fn a_server_that_began_before_its_clock_was_set_follows_it_within_a_minute() {
 }
 
 #[test]
-fn what_the_databases_clock_shows_as_well_is_followed_within_seconds_at_any_age() {
+fn what_the_databases_clock_shows_as_well_is_followed_within_a_minute_at_any_age() {
     for age in [1, 11 * MINUTE, 2 * HOUR] {
         let server = Server::begins(-2 * DAY);
         assert_eq!(server.after(age, -2 * DAY, Some(0)), (-2 * DAY, -2 * DAY), "another clock sets none alone");
-        assert_eq!(server.after(4, 3 * DAY, Some(0)), (0, 3 * DAY), "{age}: as far as both show it");
+        assert_eq!(server.after(MINUTE + 1, 3 * DAY, Some(0)), (0, 3 * DAY), "{age}: as far as both show it");
         assert_eq!(server.after(HOUR, 3 * DAY, Some(0)), (0, 3 * DAY));
         assert_eq!(server.after(1, 3 * DAY, Some(0)), (3 * DAY, 3 * DAY), "for an hour it goes before the other");
     }
@@ -101,10 +101,10 @@ fn what_the_databases_clock_shows_as_well_is_followed_within_seconds_at_any_age(
 
 #[test]
 fn a_clock_that_is_ahead_for_a_moment_ends_nothing() {
-    for (database, moment) in [(None, MINUTE), (Some(0), MINUTE), (Some(2 * DAY), 3)] {
+    for database in [None, Some(0), Some(2 * DAY)] {
         let server = Server::begins(0);
         server.after(5, 0, Some(0).filter(|_| database.is_some()));
-        assert_eq!(server.after(moment, 2 * DAY, database), (0, 2 * DAY), "{database:?}");
+        assert_eq!(server.after(MINUTE, 2 * DAY, database), (0, 2 * DAY), "{database:?}");
         assert_eq!(server.after(2 * HOUR, 0, Some(0).filter(|_| database.is_some())), (0, 0), "{database:?}");
     }
 }

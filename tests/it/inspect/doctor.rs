@@ -110,7 +110,7 @@ async fn who_holds_a_head_and_who_waits_for_it_is_named() {
             drop(caller.start_run(request.clone()).await);
         }
     };
-    let seen = eventually(SOON, async || {
+    let seen = eventually(4 * SOON, async || {
         let (code, report) = ledger.run(&asked).await;
         said = report;
         is_said |= code == 1 && wanted.iter().all(|wanted| said.contains(wanted));

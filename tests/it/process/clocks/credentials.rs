@@ -61,7 +61,9 @@ impl Guarded {
     }
 
     async fn refuses_soon(&self, name: &str) -> bool {
-        eventually(SOON, async || (!self.takes(name).await).then_some(())).await.is_some()
+        eventually(SOON + std::time::Duration::from_mins(1), async || (!self.takes(name).await).then_some(()))
+            .await
+            .is_some()
     }
 }
 
