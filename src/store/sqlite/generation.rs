@@ -34,7 +34,7 @@ pub(super) struct Turns {
     /// The pages that were in the log after the last commit.
     pages: AtomicI32,
     /// The pages at which it is written into the file: more than that while somebody reads, who keeps the log from being begun
-    /// anew. Each try looks through all of it.
+    /// anew. Each try makes two commits.
     due_at: AtomicI32,
     /// SQLite has begun the log anew, and it bears no stamp yet.
     begun_anew: AtomicBool,

@@ -193,7 +193,7 @@ impl Identity {
 
     /// Whether a part lacks what was written into it, as it seems: a checkpoint may be on its way.
     pub(super) fn seems_cut(&self) -> bool {
-        self.is_short() || self.frames.has_new_hole()
+        self.is_short() || self.frames.has_hole()
     }
 
     /// Whether the file lost what it had, as it seems: it is shorter than its header says, and than it was. A checkpoint

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::identity::Inode;
 use super::log;
@@ -20,15 +20,14 @@ use crate::private;
 pub(super) struct LogIndex {
     log: File,
     index: File,
-    /// The number of the last change up to which every frame was looked at.
-    walked: AtomicU32,
+    /// The frames that were looked at. Whatever is cut, the log's last frame goes with it: so none of those before the last one
+    /// has gone since.
+    walked: Mutex<Option<Frames>>,
 }
 
 /// What the index says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frames {
-    /// Counts the changes of the index.
-    change: u32,
     pub(super) count: u32,
     pub(super) page_bytes: u32,
     /// Drawn anew whenever the log begins anew: its header has them, and each frame that counts.
@@ -46,7 +45,7 @@ const LOOKS_MAX: usize = 20;
 
 impl LogIndex {
     pub(super) fn open(log: &Path, index: &Path) -> io::Result<Self> {
-        Ok(Self { log: private::open_existing(log)?, index: private::open_existing(index)?, walked: AtomicU32::new(0) })
+        Ok(Self { log: private::open_existing(log)?, index: private::open_existing(index)?, walked: Mutex::new(None) })
     }
 
     /// The inodes of the log and of its index.
@@ -72,23 +71,13 @@ impl LogIndex {
 
     /// Whether the log lacks any frame that counts. Others may write meanwhile.
     pub(super) fn has_hole(&self) -> bool {
-        self.lacks(|_| 0)
-    }
-
-    /// The same, for a look that costs little while nobody writes: a hole that was not at the log's end comes to be while a
-    /// commit is written, and every frame was looked at after the last one.
-    pub(super) fn has_new_hole(&self) -> bool {
-        self.lacks(|frames| {
-            if frames.change == self.walked.load(Ordering::Relaxed) { frames.count.saturating_sub(1) } else { 0 }
-        })
-    }
-
-    fn lacks(&self, first: impl Fn(&Frames) -> u32) -> bool {
         for _look in 0..LOOKS_MAX {
             let Some(frames) = self.frames() else { return false };
-            let Ok(has_all) = self.has(&frames, first(&frames)) else { return false };
+            let walked = self.walked().filter(|walked| walked.salts == frames.salts && walked.count <= frames.count);
+            let first = walked.map_or(0, |walked| walked.count.saturating_sub(1));
+            let Ok(has_all) = self.has(&frames, first) else { return false };
             if has_all {
-                self.walked.store(frames.change, Ordering::Relaxed);
+                *self.walked() = Some(frames);
                 return false;
             }
             // Who begins the log anew, or empties it, says so in the index before.
@@ -97,6 +86,11 @@ impl LogIndex {
             }
         }
         false
+    }
+
+    /// No panic leaves a half-made change under the mutex.
+    fn walked(&self) -> MutexGuard<'_, Option<Frames>> {
+        self.walked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has(&self, frames: &Frames, first: u32) -> io::Result<bool> {
@@ -130,7 +124,7 @@ impl Frames {
             bytes => u32::from(bytes),
         };
         let is_one = number(0)? == VERSION && copy[12] != 0 && page_bytes.is_power_of_two();
-        is_one.then_some(Self { change: number(8)?, count: number(16)?, page_bytes, salts: *copy[32..].first_chunk()? })
+        is_one.then_some(Self { count: number(16)?, page_bytes, salts: *copy[32..].first_chunk()? })
     }
 }
 
@@ -149,7 +143,7 @@ fn bytes_of(file: &File) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use rusqlite::Connection;
@@ -198,15 +192,15 @@ mod tests {
             for _commit in 0..8 {
                 ledger.writes();
             }
-            assert!(!ledger.parts.is_cut() && !ledger.parts.has_new_hole() && !ledger.parts.has_hole());
+            assert!(!ledger.parts.is_cut() && !ledger.parts.has_hole());
             let bytes = bytes_of(&ledger.log).unwrap();
             ledger.log.set_len(cut.min(bytes - 1)).unwrap();
-            assert!(ledger.parts.is_cut() && ledger.parts.has_new_hole() && ledger.parts.has_hole(), "{cut}");
+            assert!(ledger.parts.is_cut() && ledger.parts.has_hole(), "{cut}");
             // As in the middle of a commit: no frame but the last is cut then, where a byte is missing.
             if cut < bytes - frame {
                 ledger.writes();
                 assert!(!ledger.parts.is_cut(), "{cut}: it is as long as it must be");
-                assert!(ledger.parts.has_new_hole() && ledger.parts.has_hole(), "{cut}");
+                assert!(ledger.parts.has_hole(), "{cut}");
             }
         }
     }
@@ -235,7 +229,7 @@ mod tests {
         let looks = std::thread::spawn(move || {
             let mut looks = 0;
             while !ending.load(Ordering::Relaxed) {
-                assert!(!looking.has_new_hole() && !looking.has_hole());
+                assert!(!looking.has_hole());
                 looks += 1;
             }
             looks
