@@ -23,6 +23,8 @@ pub(super) struct LogIndex {
     /// The frames that were looked at. Whatever is cut, the log's last frame goes with it: so none of those before the last one
     /// has gone since.
     walked: Mutex<Option<Frames>>,
+    /// What counted before the last commit of this process.
+    before: Mutex<Option<Frames>>,
 }
 
 /// What the index says.
@@ -45,7 +47,12 @@ const LOOKS_MAX: usize = 20;
 
 impl LogIndex {
     pub(super) fn open(log: &Path, index: &Path) -> io::Result<Self> {
-        Ok(Self { log: private::open_existing(log)?, index: private::open_existing(index)?, walked: Mutex::new(None) })
+        Ok(Self {
+            log: private::open_existing(log)?,
+            index: private::open_existing(index)?,
+            walked: Mutex::new(None),
+            before: Mutex::new(None),
+        })
     }
 
     /// The inodes of the log and of its index.
@@ -53,10 +60,17 @@ impl LogIndex {
         Ok((Inode::of(&self.log.metadata()?), Inode::of(&self.index.metadata()?)))
     }
 
-    /// Whether the log ends before the last frame that counts: asked before each commit, by two calls of the system. Nobody
-    /// else may write meanwhile. A part that cannot be looked at is not judged.
+    /// Whether the log ends before the last frame that counts, or was cut while the last commit was written, which made it
+    /// as long as it must be: asked before each commit, by a few calls of the system. Nobody else may write meanwhile. A part
+    /// that cannot be looked at is not judged.
     pub(super) fn is_cut(&self) -> bool {
-        self.frames().is_some_and(|frames| Ok(false) == self.reaches(&frames).map_err(drop))
+        let Some(frames) = self.frames() else { return false };
+        let before = held(&self.before).replace(frames);
+        let before = before.filter(|before| before.salts == frames.salts && before.count <= frames.count);
+        let has_last = |before: Frames| self.has(&before, before.count.saturating_sub(1));
+        [self.reaches(&frames), before.map_or(Ok(true), has_last)]
+            .into_iter()
+            .any(|found| Ok(false) == found.map_err(drop))
     }
 
     /// [Marks](log::mark_hole) that the log was cut. Nobody else may write meanwhile.
@@ -73,11 +87,12 @@ impl LogIndex {
     pub(super) fn has_hole(&self) -> bool {
         for _look in 0..LOOKS_MAX {
             let Some(frames) = self.frames() else { return false };
-            let walked = self.walked().filter(|walked| walked.salts == frames.salts && walked.count <= frames.count);
+            let walked =
+                held(&self.walked).filter(|walked| walked.salts == frames.salts && walked.count <= frames.count);
             let first = walked.map_or(0, |walked| walked.count.saturating_sub(1));
             let Ok(has_all) = self.has(&frames, first) else { return false };
             if has_all {
-                *self.walked() = Some(frames);
+                *held(&self.walked) = Some(frames);
                 return false;
             }
             // Who begins the log anew, or empties it, says so in the index before.
@@ -86,11 +101,6 @@ impl LogIndex {
             }
         }
         false
-    }
-
-    /// No panic leaves a half-made change under the mutex.
-    fn walked(&self) -> MutexGuard<'_, Option<Frames>> {
-        self.walked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has(&self, frames: &Frames, first: u32) -> io::Result<bool> {
@@ -114,6 +124,11 @@ impl LogIndex {
         }
         None
     }
+}
+
+/// No panic leaves a half-made change under these.
+fn held(frames: &Mutex<Option<Frames>>) -> MutexGuard<'_, Option<Frames>> {
+    frames.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Frames {
@@ -199,8 +214,7 @@ mod tests {
             // As in the middle of a commit: no frame but the last is cut then, where a byte is missing.
             if cut < bytes - frame {
                 ledger.writes();
-                assert!(!ledger.parts.is_cut(), "{cut}: it is as long as it must be");
-                assert!(ledger.parts.has_hole(), "{cut}");
+                assert!(ledger.parts.is_cut() && ledger.parts.has_hole(), "{cut}: though it is as long as it must be");
             }
         }
     }
