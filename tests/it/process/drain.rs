@@ -29,7 +29,7 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 const PACE: Duration = Duration::from_millis(200);
 
 /// What a slow line passes on.
-const LINE_BYTES_A_SECOND: f64 = 200_000.0;
+const LINE_BYTES_A_SECOND: u32 = 200_000;
 
 async fn every_accepted_command_is_answered(data: Data) {
     let mut server = Server::start(&data.store()).await;
@@ -173,7 +173,7 @@ async fn slow_line(server: SocketAddr, is_slow: watch::Receiver<bool>) -> (Socke
                 }
                 to_client.write_all(&bytes[..count]).await.unwrap();
                 if *is_slow.borrow() {
-                    sleep(Duration::from_secs_f64(count as f64 / LINE_BYTES_A_SECOND)).await;
+                    sleep(Duration::from_secs(1) * u32::try_from(count).unwrap() / LINE_BYTES_A_SECOND).await;
                 }
             }
         };
