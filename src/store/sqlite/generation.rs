@@ -33,8 +33,8 @@ pub(super) struct Turns {
     pages_max: i32,
     /// The pages that were in the log after the last commit.
     pages: AtomicI32,
-    /// The pages at which it is written into the file: more than that while somebody reads, who keeps the log from being begun
-    /// anew. Each try makes two commits.
+    /// The pages at which it is written into the file next: some more than there were at the last try where somebody read, who
+    /// kept the log from being begun anew. Each try makes two commits, so not every commit is followed by one.
     due_at: AtomicI32,
     /// SQLite has begun the log anew, and it bears no stamp yet.
     begun_anew: AtomicBool,
@@ -53,6 +53,7 @@ impl Turns {
         writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
             if pages < told.pages.swap(pages, Ordering::Relaxed) {
                 told.begun_anew.store(true, Ordering::Relaxed);
+                told.due_at.store(pages_max, Ordering::Relaxed);
             }
             Ok(())
         }))?;
@@ -68,8 +69,10 @@ impl Turns {
         if is_due && has_all() {
             self.turn(writer);
             let left = self.pages.load(Ordering::Relaxed);
-            let is_kept = left >= self.pages_max;
-            self.due_at.store(if is_kept { left.saturating_add(left / 4) } else { self.pages_max }, Ordering::Relaxed);
+            // The step is the same however long the log is: readers that come one after the other keep it from being begun anew
+            // at most tries, and it must not grow by a part of itself each time.
+            let due_at = if left < self.pages_max { self.pages_max } else { left.saturating_add(self.pages_max / 8) };
+            self.due_at.store(due_at, Ordering::Relaxed);
         }
     }
 
@@ -321,6 +324,51 @@ mod tests {
             let _cut_or_not = ledger.turns.cut(&mut ledger.writer).unwrap();
             assert!(ledger.image().is_whole());
         }
+    }
+
+    #[test]
+    fn a_log_that_readers_keep_grows_by_a_step_for_each_try_and_is_begun_anew_at_the_first_without_one() {
+        let mut ledger = Ledger::new();
+        let log = beside(&ledger.path());
+        let bytes = || fs::metadata(&log).unwrap().len();
+        ledger.writes(200_000);
+        // Readers that overlap: there is one at each try.
+        let mut readers: Vec<Connection> = Vec::new();
+        let (mut before, step) = (bytes(), (40 / 8 + 8) * 4_120);
+        for _try in 0..40 {
+            let reader = Connection::open(ledger.path()).unwrap();
+            reader.execute_batch("begin; select count(*) from runs").unwrap();
+            let _rows: i64 = reader.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+            readers.push(reader);
+            readers.drain(..readers.len().saturating_sub(2));
+            let due_at = ledger.turns.due_at.load(Ordering::Relaxed);
+            while ledger.turns.due_at.load(Ordering::Relaxed) == due_at {
+                ledger.writes(3_000);
+            }
+            assert!(bytes() - before <= step, "{} after {before}", bytes());
+            before = bytes();
+        }
+        drop(readers);
+        let long = ledger.turns.pages.load(Ordering::Relaxed);
+        for _few in 0..10 {
+            ledger.writes(3_000);
+        }
+        assert!(ledger.turns.pages.load(Ordering::Relaxed) < long, "it is begun anew");
+        assert_eq!(ledger.turns.due_at.load(Ordering::Relaxed), 40);
+    }
+
+    #[test]
+    fn a_log_that_was_cut_or_emptied_is_tried_again_when_it_is_as_long_as_any() {
+        let mut ledger = Ledger::new();
+        let reader = Connection::open(ledger.path()).unwrap();
+        reader.execute_batch("begin; select count(*) from runs").unwrap();
+        let _rows: i64 = reader.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+        ledger.writes(400_000);
+        assert!(ledger.turns.due_at.load(Ordering::Relaxed) > 40);
+        drop(reader);
+        assert!(ledger.turns.cut(&mut ledger.writer).unwrap());
+        ledger.writer.execute("insert into runs (record) values (x'00')", ()).unwrap();
+        assert_eq!(ledger.turns.due_at.load(Ordering::Relaxed), 40);
     }
 
     #[test]
