@@ -1,0 +1,324 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use tempfile::TempDir;
+
+use super::*;
+use crate::store::sqlite::log::{HEADER_BYTES, Mismatch, beside, mismatch};
+
+/// A file with its one writer, followed as a server's.
+struct Ledger {
+    directory: TempDir,
+    writer: Connection,
+    turns: Arc<Turns>,
+    copies: usize,
+}
+
+impl Ledger {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (writer, turns) = opened(&directory.path().join("ledger.db"));
+        writer.execute_batch("create table runs (run_id integer primary key, record blob)").unwrap();
+        let mut ledger = Self { directory, writer, turns, copies: 0 };
+        assert!(ledger.turns.cut(&mut ledger.writer).unwrap());
+        ledger
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("ledger.db")
+    }
+
+    fn writes(&mut self, bytes: i64) {
+        self.writer.execute("insert into runs (record) values (randomblob(?1))", [bytes]).unwrap();
+        self.turns.follow(&mut self.writer, || true);
+    }
+
+    /// So much that the log is begun anew.
+    fn turns(&mut self) {
+        self.writes(200_000);
+    }
+
+    /// The file and the log as they are on the disk now.
+    fn image(&mut self) -> Image {
+        self.copies += 1;
+        let file = self.directory.path().join(format!("copy-{}.db", self.copies));
+        fs::copy(self.path(), &file).unwrap();
+        fs::copy(beside(&self.path()), beside(&file)).unwrap();
+        Image(file)
+    }
+
+    /// By SQLite itself, while it is written.
+    fn backup(&mut self) -> PathBuf {
+        self.copies += 1;
+        let file = self.directory.path().join(format!("backup-{}.db", self.copies));
+        self.writer.execute("vacuum into ?1", [file.to_str()]).unwrap();
+        file
+    }
+}
+
+fn opened(path: &Path) -> (Connection, Arc<Turns>) {
+    let mut writer = Connection::open(path).unwrap();
+    writer.pragma_update(None, "journal_mode", "wal").unwrap();
+    let turns = Turns::at(&mut writer, 40).unwrap();
+    (writer, turns)
+}
+
+struct Image(PathBuf);
+
+impl Image {
+    fn is_whole(&self) -> bool {
+        found(&self.0).is_none()
+    }
+
+    /// Whether its log is taken for that of another file.
+    fn takes(&self, file: &Path) -> bool {
+        let log = fs::read(beside(&self.0)).unwrap();
+        let place = file.with_extension("taken");
+        fs::copy(file, &place).unwrap();
+        fs::write(beside(&place), log).unwrap();
+        found(&place) != Some(Mismatch::Stranger)
+    }
+}
+
+fn found(file: &Path) -> Option<Mismatch> {
+    let header: [u8; HEADER_BYTES] = *fs::read(file).unwrap().first_chunk().unwrap();
+    mismatch(file, &header).unwrap()
+}
+
+#[test]
+fn a_log_is_taken_for_its_own_file_and_for_no_older_or_newer_copy_of_it() {
+    let mut ledger = Ledger::new();
+    let mut before: Vec<PathBuf> = Vec::new();
+    for _generation in 0..3 {
+        ledger.writes(100);
+        let in_between = ledger.backup();
+        ledger.writes(100);
+        let at = ledger.image();
+        assert!(at.is_whole());
+        assert!(at.takes(&in_between), "it is a part of what the log has, which brings it to the end");
+        for older in &before {
+            assert!(!at.takes(older), "{older:?} is older than the log");
+        }
+        ledger.turns();
+        let after = ledger.image();
+        assert!(after.is_whole());
+        assert!(!at.takes(&after.0), "the file has moved on from the log");
+        for older in [&in_between, &at.0] {
+            assert!(!after.takes(older), "the log was begun after {older:?}");
+        }
+        before.extend([in_between, at.0]);
+    }
+}
+
+#[test]
+fn a_file_and_its_log_are_whole_at_every_moment_whatever_reads_and_empties_the_log() {
+    let mut ledger = Ledger::new();
+    let other = Connection::open(ledger.path()).unwrap();
+    for round in 0..4 {
+        // A reader keeps the log from being begun anew; a tool empties it; the server does it itself.
+        let reader = Connection::open(ledger.path()).unwrap();
+        if round % 2 == 0 {
+            reader.execute_batch("begin; select count(*) from runs").unwrap();
+            let _rows: i64 = reader.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+        }
+        for mode in ["passive", "restart", "truncate"] {
+            ledger.writes(5_000);
+            assert!(ledger.image().is_whole());
+            other.busy_timeout(std::time::Duration::ZERO).unwrap();
+            let emptied = format!("pragma wal_checkpoint({mode})");
+            let _busy = other.query_row(&emptied, [], |row| row.get::<_, i64>(0));
+            assert!(ledger.image().is_whole());
+            ledger.writer.execute("insert into runs (record) values (x'00')", ()).unwrap();
+            assert!(ledger.image().is_whole(), "also before it is stamped");
+            ledger.turns.follow(&mut ledger.writer, || true);
+            assert!(ledger.image().is_whole());
+        }
+        ledger.turns();
+        assert!(ledger.image().is_whole());
+        drop(reader);
+        let _cut_or_not = ledger.turns.cut(&mut ledger.writer).unwrap();
+        assert!(ledger.image().is_whole());
+    }
+}
+
+#[test]
+fn a_log_that_readers_keep_grows_by_a_step_for_each_try_and_is_begun_anew_at_the_first_without_one() {
+    let mut ledger = Ledger::new();
+    let log = beside(&ledger.path());
+    let bytes = || fs::metadata(&log).unwrap().len();
+    ledger.writes(200_000);
+    // Readers that overlap: there is one at each try.
+    let mut readers: Vec<Connection> = Vec::new();
+    let (mut before, step) = (bytes(), (40 / 8 + 8) * 4_120);
+    for _try in 0..40 {
+        let reader = Connection::open(ledger.path()).unwrap();
+        reader.execute_batch("begin; select count(*) from runs").unwrap();
+        let _rows: i64 = reader.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+        readers.push(reader);
+        readers.drain(..readers.len().saturating_sub(2));
+        let due_at = ledger.turns.due_at.load(Ordering::Relaxed);
+        while ledger.turns.due_at.load(Ordering::Relaxed) == due_at {
+            ledger.writes(3_000);
+        }
+        assert!(bytes() - before <= step, "{} after {before}", bytes());
+        before = bytes();
+    }
+    drop(readers);
+    let long = ledger.turns.pages.load(Ordering::Relaxed);
+    for _few in 0..10 {
+        ledger.writes(3_000);
+    }
+    assert!(ledger.turns.pages.load(Ordering::Relaxed) < long, "it is begun anew");
+    assert_eq!(ledger.turns.due_at.load(Ordering::Relaxed), 40);
+}
+
+#[test]
+fn a_log_that_was_cut_or_emptied_is_tried_again_when_it_is_as_long_as_any() {
+    let mut ledger = Ledger::new();
+    let reader = Connection::open(ledger.path()).unwrap();
+    reader.execute_batch("begin; select count(*) from runs").unwrap();
+    let _rows: i64 = reader.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+    ledger.writes(400_000);
+    assert!(ledger.turns.due_at.load(Ordering::Relaxed) > 40);
+    drop(reader);
+    assert!(ledger.turns.cut(&mut ledger.writer).unwrap());
+    ledger.writer.execute("insert into runs (record) values (x'00')", ()).unwrap();
+    assert_eq!(ledger.turns.due_at.load(Ordering::Relaxed), 40);
+}
+
+#[test]
+fn a_log_of_before_there_were_stamps_is_taken_and_a_stamped_one_beside_such_a_file_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.db");
+    let writer = Connection::open(&path).unwrap();
+    writer.pragma_update(None, "journal_mode", "wal").unwrap();
+    writer.execute_batch("create table runs (run_id integer primary key, record blob)").unwrap();
+    let _all = writer.query_row("pragma wal_checkpoint(restart)", [], |row| row.get::<_, i64>(0)).unwrap();
+    // As a probe counts.
+    for number in 1..4 {
+        writer.pragma_update(None, "user_version", number).unwrap();
+    }
+    writer.execute("insert into runs (record) values (randomblob(9000))", ()).unwrap();
+    let unstamped = directory.path().join("unstamped.db");
+    fs::copy(&path, &unstamped).unwrap();
+    fs::copy(beside(&path), beside(&unstamped)).unwrap();
+    assert_eq!(found(&unstamped), None);
+    writer.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).unwrap();
+    drop(writer);
+    let (mut writer, turns) = opened(&path);
+    assert_eq!(found(&path), None);
+    assert!(turns.cut(&mut writer).unwrap());
+    assert_eq!(found(&path), None);
+    fs::copy(beside(&path), beside(&unstamped)).unwrap();
+    assert_eq!(found(&unstamped), Some(Mismatch::Stranger));
+}
+
+#[test]
+fn what_is_no_log_is_told_from_one_that_was_being_made() {
+    let mut ledger = Ledger::new();
+    ledger.writes(100);
+    let image = ledger.image();
+    let log = fs::read(beside(&image.0)).unwrap();
+    for (bytes, wanted) in [
+        (&b"milk, bread, and thirty-two bytes and more"[..], Some(Mismatch::NoLog)),
+        (&[0; 64], Some(Mismatch::Gone)),
+        (b"", Some(Mismatch::Gone)),
+        (&log[..20], Some(Mismatch::Gone)),
+        (&log[..32], Some(Mismatch::Gone)),
+        (&log[..log.len() - 1], None),
+    ] {
+        fs::write(beside(&image.0), bytes).unwrap();
+        assert_eq!(found(&image.0), wanted, "{} bytes", bytes.len());
+    }
+    fs::remove_file(beside(&image.0)).unwrap();
+    assert_eq!(found(&image.0), Some(Mismatch::Gone));
+    let backup = ledger.backup();
+    assert_eq!(found(&backup), None, "it is whole by itself");
+    let whole = fs::read(&backup).unwrap();
+    fs::write(&backup, &whole[..whole.len() - 4096]).unwrap();
+    assert_eq!(found(&backup), Some(Mismatch::Cut));
+}
+
+#[test]
+fn a_damaged_log_is_told_from_one_that_ends_in_the_middle_of_a_commit() {
+    let mut ledger = Ledger::new();
+    for _commit in 0..6 {
+        ledger.writes(9_000);
+    }
+    let image = ledger.image();
+    let log = fs::read(beside(&image.0)).unwrap();
+    let damaged = |at: usize| {
+        let mut bytes = log.clone();
+        bytes[at] ^= 0x40;
+        fs::write(beside(&image.0), bytes).unwrap();
+        found(&image.0)
+    };
+    for at in [5, 16, 24, 32 + 10, 32 + 24 + 100, log.len() / 2] {
+        assert_eq!(damaged(at), Some(Mismatch::Damaged), "byte {at}");
+    }
+    // Of the last commit a part may be missing: nobody was answered.
+    assert_eq!(damaged(log.len() - 1), None);
+    fs::write(beside(&image.0), &log[..log.len() - 4_096]).unwrap();
+    assert_eq!(found(&image.0), None);
+    // What SQLite makes of it after it was told so is whole, and served.
+    let mut bytes = log;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x40;
+    fs::write(beside(&image.0), bytes).unwrap();
+    let shell = Connection::open(&image.0).unwrap();
+    shell.pragma_update(None, OWN, 0).unwrap();
+    let kept: i64 = shell.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+    assert!((1..6).contains(&kept), "{kept} rows");
+    shell.close().unwrap();
+    assert_eq!(found(&image.0), None);
+}
+
+#[test]
+fn a_file_whose_server_was_stopped_or_whose_log_a_tool_has_emptied_needs_no_log() {
+    let mut ledger = Ledger::new();
+    ledger.writes(100);
+    let other = Connection::open(ledger.path()).unwrap();
+    let _all = other.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0)).unwrap();
+    drop(other);
+    assert_eq!(found(&ledger.path()), None);
+    ledger.writes(100);
+    ledger.turns();
+    let path = ledger.path();
+    let header = fs::read(&path).unwrap();
+    assert!(lacks_its_log(u32::from_be_bytes(header[68..72].try_into().unwrap())));
+    close(&mut ledger.writer).unwrap();
+    let Ledger { directory, writer, .. } = ledger;
+    writer.close().unwrap();
+    assert!(!beside(&path).exists());
+    assert_eq!(found(&path), None);
+    drop(directory);
+}
+
+#[test]
+fn a_server_that_is_killed_between_any_two_writes_to_its_log_leaves_a_whole_ledger() {
+    let mut ledger = Ledger::new();
+    for round in 0..3 {
+        ledger.writes(100);
+        let before = ledger.image();
+        // The end: stamped, written into the file, and begun anew, of which the header is written first.
+        stamp(&mut ledger.writer, Stamp::End).unwrap();
+        assert!(ledger.image().is_whole(), "{round}");
+        let _all = ledger.writer.query_row("pragma wal_checkpoint(passive)", [], |row| row.get::<_, i64>(0)).unwrap();
+        let sealed = ledger.image();
+        assert!(sealed.is_whole(), "{round}");
+        let log = fs::read(beside(&sealed.0)).unwrap();
+        stamp(&mut ledger.writer, Stamp::Begin).unwrap();
+        let begun = fs::read(beside(&ledger.path())).unwrap();
+        let torn = [0, 32, 32 + 24, 32 + 24 + 2_000, 32 + 24 + 4_096].map(|bytes| {
+            let mut torn = begun.clone();
+            torn[bytes..].copy_from_slice(&log[bytes..begun.len()]);
+            torn
+        });
+        for (at, torn) in torn.into_iter().enumerate() {
+            fs::write(beside(&sealed.0), torn).unwrap();
+            assert!(sealed.is_whole(), "{round} {at}");
+        }
+        drop(before);
+    }
+}
