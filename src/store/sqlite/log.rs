@@ -3,6 +3,7 @@
 //!
 //! Only what SQLite would replay counts: pages whose check sums follow from the log's beginning, up to the last commit.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -38,6 +39,9 @@ const BEFORE: usize = 60;
 const OWN: usize = 68;
 const VALID_FOR: usize = 92;
 
+/// The byte of a file from which SQLite takes its locks on it.
+const LOCKS_AT: u32 = 1 << 30;
+
 /// The log beside a file, whose name has no link in it.
 pub(super) fn beside(file: &Path) -> PathBuf {
     let mut log = OsString::from(fs::canonicalize(file).unwrap_or_else(|_missing| file.to_owned()));
@@ -72,7 +76,7 @@ pub(super) enum Mismatch {
     Stranger,
     /// What stands in the log's place is no log.
     NoLog,
-    /// The file is shorter than its header says, and there is no log that has the rest.
+    /// The file is shorter than its header says, or than its log does, and there is no log that has the rest.
     Cut,
     /// The file lacks what its log had, and there is no log, or an empty one.
     Gone,
@@ -82,8 +86,9 @@ pub(super) enum Mismatch {
 
 /// What is wrong, and with which frame of the log.
 fn compare(file: &Path, header: &[u8; HEADER_BYTES], log: &Path) -> io::Result<Option<(Mismatch, usize)>> {
+    let bytes = fs::metadata(file)?.len();
     let found = match File::open(log) {
-        Ok(log) => read(&mut BufReader::with_capacity(1 << 16, log))?,
+        Ok(log) => read(&mut BufReader::with_capacity(1 << 16, log), bytes)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
         Err(error) => return Err(error),
     };
@@ -91,15 +96,20 @@ fn compare(file: &Path, header: &[u8; HEADER_BYTES], log: &Path) -> io::Result<O
     let whole = |what| Some((what, 0));
     Ok(match found {
         Found::Nothing if lacks_its_log => whole(Mismatch::Gone),
-        Found::Nothing | Found::Begun if is_cut(file, header)? => whole(Mismatch::Cut),
+        Found::Nothing | Found::Begun if is_shorter(bytes, header) => whole(Mismatch::Cut),
         Found::Nothing | Found::Begun => None,
         Found::NoLog => whole(Mismatch::NoLog),
         Found::Log { page_bytes, .. } if page_bytes != page_bytes_of(header) => whole(Mismatch::Stranger),
-        Found::Log { generations, damaged_at, .. } => {
+        Found::Log { generations, damaged_at, lacks_pages, .. } => {
             let is_known = generations.contains(&number(header, OWN));
             // A log is stamped before anything else where the file lacks it.
             let is_stranger = !is_known && (lacks_its_log || !generations.is_empty());
-            if is_stranger { whole(Mismatch::Stranger) } else { damaged_at.map(|at| (Mismatch::Damaged, at)) }
+            match damaged_at {
+                _ if is_stranger => whole(Mismatch::Stranger),
+                Some(at) => Some((Mismatch::Damaged, at)),
+                None if lacks_pages => whole(Mismatch::Cut),
+                None => None,
+            }
         }
         Found::Damaged { at } => Some((Mismatch::Damaged, at)),
     })
@@ -114,14 +124,22 @@ enum Found {
     Begun,
     /// Something of another program's.
     NoLog,
-    /// The pages of commits: how large each is, the generations that the file may be of, none where no page tells, and the
-    /// frame that cannot be read where commits are behind it.
-    Log { page_bytes: u32, generations: Vec<u32>, damaged_at: Option<usize> },
+    /// The pages of commits.
+    Log {
+        page_bytes: u32,
+        /// The generations that the file may be of; none where no page tells.
+        generations: Vec<u32>,
+        /// The frame that cannot be read where commits are behind it.
+        damaged_at: Option<usize>,
+        /// Whether neither the file nor the log has all the pages that the last commit counts.
+        lacks_pages: bool,
+    },
     /// A log of which SQLite would replay nothing, though it has commits, and the frame that cannot be read; 0: its header.
     Damaged { at: usize },
 }
 
-fn read(log: &mut impl Read) -> io::Result<Found> {
+/// Reads a log beside a file of so many bytes.
+fn read(log: &mut impl Read, file_bytes: u64) -> io::Result<Found> {
     let mut header = [0; LOG_HEADER_BYTES];
     if !fill(log, &mut header)? {
         return Ok(Found::Nothing);
@@ -142,6 +160,7 @@ fn read(log: &mut impl Read) -> io::Result<Found> {
     let mut frame = vec![0; FRAME_HEADER_BYTES + usize::try_from(page_bytes).unwrap_or_default()];
     let (mut generations, mut of_this_commit, mut commits) = (Vec::new(), Vec::new(), 0);
     let (mut frames, mut damaged_at) = (0, None);
+    let mut pages = PagesBehind::of(file_bytes, page_bytes);
     while fill(log, &mut frame)? {
         frames += 1;
         let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
@@ -151,12 +170,14 @@ fn read(log: &mut impl Read) -> io::Result<Found> {
             damaged_at = has_commits(log, &mut frame, &header[16..24])?.then_some(frames);
             break;
         }
+        pages.add(number(head, 0));
         if number(head, 0) == 1 {
             of_this_commit.push((number(page, BEFORE), number(page, OWN)));
         }
         // A frame that ends a commit says how large the file is from then on.
         if number(head, 4) != 0 {
             commits += 1;
+            pages.commit(number(head, 4));
             for (before, own) in of_this_commit.drain(..) {
                 if generations.is_empty() {
                     generations.push(before);
@@ -171,8 +192,53 @@ fn read(log: &mut impl Read) -> io::Result<Found> {
         (0, Some(at)) => Found::Damaged { at },
         (0, None) if frames == 0 => Found::Nothing,
         (0, None) => Found::Begun,
-        _ => Found::Log { page_bytes, generations, damaged_at },
+        _ => Found::Log { page_bytes, generations, damaged_at, lacks_pages: pages.lack_any() },
     })
+}
+
+/// The pages behind the end of a file that its log has. A checkpoint brings all pages into the file before the log begins
+/// anew: so each page that the file should have and has not must be in the log. SQLite itself reads what is behind the end as
+/// zeros, which look sound where they end a value of several pages.
+struct PagesBehind {
+    in_file: u32,
+    /// The page that is never written, since locks are taken there.
+    of_locks: u32,
+    /// Of commits that are whole, and of the one that is read.
+    found: HashSet<u32>,
+    of_this_commit: Vec<u32>,
+    /// The pages that the last commit counts.
+    counted: u32,
+}
+
+impl PagesBehind {
+    fn of(file_bytes: u64, page_bytes: u32) -> Self {
+        let page_bytes = page_bytes.max(1);
+        Self {
+            in_file: u32::try_from(file_bytes / u64::from(page_bytes)).unwrap_or(u32::MAX),
+            of_locks: LOCKS_AT / page_bytes + 1,
+            found: HashSet::new(),
+            of_this_commit: Vec::new(),
+            counted: 0,
+        }
+    }
+
+    fn add(&mut self, page: u32) {
+        if page > self.in_file && page != self.of_locks {
+            self.of_this_commit.push(page);
+        }
+    }
+
+    fn commit(&mut self, counted: u32) {
+        self.found.extend(self.of_this_commit.drain(..));
+        self.counted = counted;
+    }
+
+    fn lack_any(&self) -> bool {
+        let missing = self.counted.saturating_sub(self.in_file);
+        let has_locks = self.of_locks > self.in_file && self.of_locks <= self.counted;
+        let found = self.found.iter().filter(|page| **page <= self.counted).count();
+        u64::from(missing) > found as u64 + u64::from(has_locks)
+    }
 }
 
 /// Whether the rest of a log has a commit after which more was written: so it was on the disk, and may have been answered.
@@ -208,10 +274,6 @@ impl Sums {
         }
         self.pair = (one, other);
     }
-}
-
-fn is_cut(file: &Path, header: &[u8; HEADER_BYTES]) -> io::Result<bool> {
-    Ok(is_shorter(fs::metadata(file)?.len(), header))
 }
 
 /// Whether a file of so many bytes ends before its last page. The header says how many there are where SQLite has kept it
