@@ -216,7 +216,7 @@ impl Identity {
             tracing::warn!(%error, "the hole in the write-ahead log was not marked: the next start may not see it");
         }
         if !self.stays.swap(true, Ordering::Relaxed)
-            && let Some(Err(error)) = self.lock().as_ref().map(FileLock::note_a_cut)
+            && let Some(Err(error)) = self.lock().as_ref().map(|lock| lock.note_a_cut(part))
         {
             tracing::warn!(%error, "the cut was not noted beside the file: the next start may not look through it");
         }
@@ -310,7 +310,8 @@ impl Identity {
         };
         format!(
             "the ledger's {cut} was cut while it was served, and calls that were acknowledged until then went with it; what is \
-             left was not touched: move {database} and its log away, and put a backup in their place before the next start"
+             left was not touched: move {database}, its log and its lock away, and put a backup in their place before the next \
+             start"
         )
     }
 

@@ -8,11 +8,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use super::identity::Inode;
+use super::identity::{Inode, Part};
 use super::log::{self, HEADER_BYTES};
 use super::{errors, rights, whole};
 use crate::private;
@@ -47,11 +47,7 @@ impl FileLock {
         }
         let is_empty = fs::metadata(database).is_ok_and(|file| file.len() == 0);
         let mark = if is_empty { "" } else { before };
-        beside
-            .set_len(0)
-            .and_then(|()| beside.rewind())
-            .and_then(|()| write!(beside, "{}\n{mark}", std::process::id()))
-            .map_err(failed)?;
+        write(&beside, mark).map_err(failed)?;
         // Before the file is opened: this process may have it open under its other name, and closing it would drop
         // its POSIX locks.
         whole::have_one_name(database)?;
@@ -62,25 +58,23 @@ impl FileLock {
         }
         rights::close(database);
         // The server that had the lock until now may have left another log.
-        let has_log = whole::look(database)? || mark == WAS_CUT;
+        let has_log = whole::look(database)? || [FILE_WAS_CUT, LOG_WAS_CUT].contains(&mark);
         Ok(Self { beside, database: file, has_log })
     }
 
     /// Notes that there is a ledger in the file: from then on, an empty one in its place is none that was just made.
     pub(super) fn note_a_ledger(&self) -> io::Result<()> {
-        self.note(HAS_A_LEDGER)
+        write(&self.beside, HAS_A_LEDGER)
     }
 
-    /// Notes that the file or its log was cut: another program may write into the file what is left of both, so the next
-    /// server looks through it before it serves.
-    pub(super) fn note_a_cut(&self) -> io::Result<()> {
-        self.note(WAS_CUT)
-    }
-
-    fn note(&self, mark: &str) -> io::Result<()> {
-        let text = format!("{}\n{mark}", std::process::id());
-        self.beside.write_all_at(text.as_bytes(), 0)?;
-        self.beside.set_len(text.len() as u64)
+    /// Notes that a part was cut: another program may write into the file what is left of it. The next server looks through a
+    /// file that was cut, and takes none whose log was.
+    pub(super) fn note_a_cut(&self, part: Part) -> io::Result<()> {
+        let mark = match part {
+            Part::Database => FILE_WAS_CUT,
+            Part::Log => LOG_WAS_CUT,
+        };
+        write(&self.beside, mark)
     }
 
     /// Whether the log may have something that the file has not: the last server came to no good end.
@@ -166,13 +160,23 @@ fn file_system(mounts: &str, device: u64) -> Option<&str> {
 /// The second line of a lock, once its server has found or made a ledger.
 pub(super) const HAS_A_LEDGER: &str = "ledger\n";
 
-/// The same, once its server has seen that a part of the ledger was cut.
-const WAS_CUT: &str = "ledger\ncut\n";
+/// The same, once its server has seen that the file was cut.
+const FILE_WAS_CUT: &str = "ledger\ncut\n";
+
+/// The same of its log: who opens it takes what is before the hole for all of it.
+pub(super) const LOG_WAS_CUT: &str = "ledger\nlog cut\n";
+
+/// Writes a lock's content: in front first, so that no mark is lost where the disk is full or the process ends in between.
+fn write(lock: &File, mark: &str) -> io::Result<()> {
+    let text = format!("{}\n{mark}", std::process::id());
+    lock.write_all_at(text.as_bytes(), 0)?;
+    lock.set_len(text.len() as u64)
+}
 
 /// The process that has, or had, a lock of this content, and what it noted of the ledger; none of what is no lock.
 pub(super) fn told(text: &str) -> Option<(&str, &'static str)> {
     let (pid, rest) = text.split_once('\n').unwrap_or((text, ""));
-    let mark = ["", HAS_A_LEDGER, WAS_CUT].into_iter().find(|mark| *mark == rest)?;
+    let mark = ["", HAS_A_LEDGER, FILE_WAS_CUT, LOG_WAS_CUT].into_iter().find(|mark| *mark == rest)?;
     pid.bytes().all(|byte| byte.is_ascii_digit()).then_some((pid, mark))
 }
 
@@ -239,7 +243,8 @@ mod tests {
             ("12", Some(("12", ""))),
             ("12\n", Some(("12", ""))),
             ("12\nledger\n", Some(("12", HAS_A_LEDGER))),
-            ("12\nledger\ncut\n", Some(("12", WAS_CUT))),
+            ("12\nledger\ncut\n", Some(("12", FILE_WAS_CUT))),
+            ("4194304\nledger\nlog cut\n", Some(("4194304", LOG_WAS_CUT))),
             ("12\nledger", None),
             ("12\ncut\n", None),
             ("12\n\n", None),

@@ -325,6 +325,11 @@ pub(super) fn is_begun(header: &[u8; HEADER_BYTES]) -> bool {
     number(header, OWN) == BEGUN
 }
 
+/// Whether the file was stamped: whoever takes the number out of it takes the file as it is, without its log.
+pub(super) fn has_generation(header: &[u8; HEADER_BYTES]) -> bool {
+    number(header, OWN) != 0
+}
+
 /// The size of a file's pages.
 pub(super) fn page_bytes_of(header: &[u8; HEADER_BYTES]) -> u32 {
     // SQLite writes 65,536 as 1.

@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 use rustix::io::Errno;
 
-use super::log::{HEADER_BYTES, MAGIC, Mismatch, beside, is_begun, mismatch, page_bytes_of};
+use super::log::{HEADER_BYTES, MAGIC, Mismatch, beside, has_generation, is_begun, mismatch, page_bytes_of};
 use super::{errors, lock, open};
 use crate::store::OpenError;
 use crate::store::finding::Fault;
@@ -54,7 +54,7 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
     let Some(header) = header.first_chunk::<HEADER_BYTES>() else {
         return if !header.is_empty() {
             Err(mismatched(database, Mismatch::Cut))
-        } else if found.is_ok() && had_a_ledger(database) {
+        } else if found.is_ok() && !mark(database).is_empty() {
             let todo = "put a backup in its place, or remove it to begin a new ledger";
             incomplete(database, "the file is empty, and a ledger was served from it: it was cut", todo)
         } else {
@@ -77,6 +77,13 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
     // What cannot be read is reported by SQLite.
     match mismatch(database, header).unwrap_or_default() {
         Some(what) => Err(mismatched(database, what)),
+        None if has_generation(header) && mark(database) == lock::LOG_WAS_CUT => {
+            let what = "its lock (`.lock`) says that the write-ahead log was cut while it was served: calls that were \
+                        acknowledged may be missing from the file";
+            let todo = "put a backup in its place; to go on with what is there, also after a backup was put there, tell SQLite \
+                        so: sqlite3 FILE 'pragma application_id = 0'";
+            incomplete(database, what, todo)
+        }
         None => Ok(log.is_some_and(|log| log.len() > 0)),
     }
 }
@@ -91,12 +98,12 @@ pub(super) fn touch(database: &Path) {
     }
 }
 
-/// Whether the last server has found or made a ledger here, as its lock says.
-fn had_a_ledger(database: &Path) -> bool {
+/// What the last server has noted of the ledger here, in its lock; nothing where it found and made none.
+fn mark(database: &Path) -> &'static str {
     let mut path = OsString::from(fs::canonicalize(database).unwrap_or_else(|_missing| database.to_owned()));
     path.push(".lock");
     let text = runledger_files::text(path.as_ref(), lock::LOCK_BYTES_MAX).unwrap_or_default();
-    lock::told(&text).is_some_and(|(_, mark)| !mark.is_empty())
+    lock::told(&text).map_or("", |(_, mark)| mark)
 }
 
 const MOVE_IT: &str = "move it away";

@@ -326,25 +326,69 @@ async fn a_log_that_is_cut_right_before_it_is_written_into_the_file_ends_the_ser
     ended_by_a_cut_log(&mut server, &files).await;
 }
 
-/// It is the last one that has the ledger open then, and would write what its index counts into the file.
+/// It is the last one that has the ledger open then, and would write what its index counts into the file: it writes what is
+/// before the hole, and removes the log with its mark.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_program_that_closes_the_ledger_after_a_cut_writes_no_hole_into_the_file() {
+async fn a_program_that_closes_the_ledger_after_a_cut_writes_no_hole_into_the_file_and_hides_none() {
+    for part_of_it in [0, 2] {
+        let files = Files::new();
+        let mut server = files.served().await;
+        let other = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
+        let (_servers, targets) = watch::channel(vec![server.address]);
+        let mut load = Load::start("run", 16, &targets);
+        load.progresses(300).await;
+        let _runs: i64 = other.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+        let log = File::options().write(true).open(files.path("ledger.db-wal")).unwrap();
+        log.set_len(log.metadata().unwrap().len().checked_div(part_of_it).unwrap_or(0)).unwrap();
+        let (code, said) = server.process.exited(SOON).await;
+        assert_eq!(code, 1, "{said}");
+        load.give_up().await;
+        drop(other);
+        assert!(!files.path("ledger.db-wal").exists(), "the last program has removed it");
+        let file = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
+        let sound: String = file.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(sound, "ok");
+        drop(file);
+        for _start in 0..2 {
+            let (code, said) = run(&["serve", "--listen", "127.0.0.1:0", "--store", &store_of(&files)]).await;
+            let wanted = match part_of_it {
+                0 => "its write-ahead log (`-wal`) is missing or empty",
+                _ => "its lock (`.lock`) says that the write-ahead log was cut while it was served",
+            };
+            assert!(code == 1 && said.contains(wanted) && said.contains("application_id = 0"), "{code}: {said}");
+        }
+        let (code, said) = run(&["doctor", "--store", &store_of(&files), "--output", "json"]).await;
+        assert!(code == 1 && said.contains("\"name\":\"parts\""), "{said}");
+        // As the sentence has it.
+        rusqlite::Connection::open(files.path("ledger.db")).unwrap().pragma_update(None, "application_id", 0).unwrap();
+        let again = files.served().await;
+        ask(&mut again.client(), "goes-on", Step::Start, "request").await.unwrap();
+        let lock = fs::read_to_string(files.path("ledger.db.lock")).unwrap();
+        assert!(lock.ends_with("\nledger\n"), "{lock}");
+    }
+}
+
+/// What stands in the place of a last page that is not there is zeros to SQLite, which look sound.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_cut_beside_the_log_of_a_server_that_was_killed_is_not_served() {
     let files = Files::new();
     let mut server = files.served().await;
-    let other = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
-    let (_servers, targets) = watch::channel(vec![server.address]);
-    let mut load = Load::start("run", 16, &targets);
-    load.progresses(300).await;
-    let _runs: i64 = other.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
-    File::options().write(true).open(files.path("ledger.db-wal")).unwrap().set_len(0).unwrap();
-    let (code, said) = server.process.exited(SOON).await;
-    assert_eq!(code, 1, "{said}");
-    load.give_up().await;
-    drop(other);
-    let file = rusqlite::Connection::open(files.path("ledger.db")).unwrap();
-    let sound: String = file.query_row("pragma integrity_check", [], |row| row.get(0)).unwrap();
-    assert_eq!(sound, "ok");
-    assert!(fs::read_to_string(files.path("ledger.db.lock")).unwrap().ends_with("\nledger\ncut\n"));
+    let store = store_of(&files);
+    ask(&mut server.client(), "run-1", Step::Start, "request").await.unwrap();
+    server.process.signal("TERM");
+    assert_eq!(server.process.exited(SOON).await.0, 0);
+    let mut server = files.served().await;
+    ask(&mut server.client(), "run-2", Step::Start, "request").await.unwrap();
+    server.process.kill();
+    let file = File::options().write(true).open(files.path("ledger.db")).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    // Pages that the log has are no loss; some that it has not are among these.
+    file.set_len(bytes / 2).unwrap();
+    for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["doctor"], &["verify"]] {
+        let (code, said) = run(&[command, &["--store", &store]].concat()).await;
+        assert!(code != 0 && said.contains("the file ends before its last page"), "{command:?}: {code}: {said}");
+    }
+    assert_eq!(file.metadata().unwrap().len(), bytes / 2, "it stays as it is");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
