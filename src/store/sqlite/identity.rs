@@ -200,7 +200,9 @@ impl Identity {
     /// beside a reader writes a header that counts pages which only the log has yet. A file that cannot be looked at is not
     /// judged.
     fn is_short(&self) -> bool {
-        let Some(Ok((bytes, is_whole))) = self.lock().as_ref().map(FileLock::size) else { return false };
+        // Held throughout: whoever has measured before another one is to note it before.
+        let lock = self.lock();
+        let Some(Ok((bytes, is_whole))) = lock.as_ref().map(FileLock::size) else { return false };
         if is_whole {
             self.longest.store(bytes, Ordering::Relaxed);
         }
