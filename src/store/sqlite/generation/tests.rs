@@ -165,11 +165,11 @@ fn a_log_that_readers_keep_grows_by_a_step_for_each_try_and_is_begun_anew_at_the
         before = bytes();
     }
     drop(readers);
-    let long = ledger.turns.pages.load(Ordering::Relaxed);
+    let kept_pages = ledger.turns.pages.load(Ordering::Relaxed);
     for _few in 0..10 {
         ledger.writes(3_000);
     }
-    assert!(ledger.turns.pages.load(Ordering::Relaxed) < long, "it is begun anew");
+    assert!(ledger.turns.pages.load(Ordering::Relaxed) < kept_pages, "it is begun anew");
     assert_eq!(ledger.turns.due_at.load(Ordering::Relaxed), 40);
 }
 
@@ -325,20 +325,19 @@ fn a_server_that_is_killed_between_any_two_writes_to_its_log_leaves_a_whole_ledg
 
 #[test]
 fn a_file_that_was_cut_beside_a_whole_log_is_told_from_one_that_the_log_makes_whole() {
-    let mut ledger = Ledger::new();
-    const PAGE: usize = 4_096;
+    let (mut ledger, page_bytes) = (Ledger::new(), 4_096);
     // The file's last page is the end of a record, and none of a table: zeros in its place look sound.
     loop {
         ledger.writes(5_000);
         assert!(ledger.turns.cut(&mut ledger.writer).unwrap());
         let file = fs::read(ledger.path()).unwrap();
-        if file[file.len() - PAGE] != 13 {
+        if file[file.len() - page_bytes] != 13 {
             break;
         }
     }
     let whole = fs::metadata(ledger.path()).unwrap().len();
     ledger.writes(10);
-    for (bytes, is_cut) in [(0, false), (1, true), (PAGE, true), (2 * PAGE, true)] {
+    for (bytes, is_cut) in [(0, false), (1, true), (page_bytes, true), (2 * page_bytes, true)] {
         let image = ledger.image();
         fs::File::options().write(true).open(&image.0).unwrap().set_len(whole - bytes as u64).unwrap();
         assert_eq!(found(&image.0), is_cut.then_some(Mismatch::Cut), "{bytes}");
