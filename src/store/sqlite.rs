@@ -154,7 +154,7 @@ impl SqliteStore {
     ///
     /// See [`OpenError`].
     pub async fn plan(path: PathBuf, options: &OpenOptions) -> Result<Plan, OpenError> {
-        let path = inspect::answering(&path).await?;
+        let path = inspect::answering(&path, inspect::ANSWER_MAX).await?;
         let location = path.display().to_string();
         let options = *options;
         errors::opening(&location, move || {

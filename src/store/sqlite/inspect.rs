@@ -32,8 +32,12 @@ use crate::store::{Description, Ledger, OfLedger, OpenError, PAGE_BYTES_MAX, Pag
 /// The number of connections, and so of pages at once.
 const READERS: usize = 2;
 
-/// The time in which a file system answers: the doctor names what is wrong within 3 s.
-const ANSWER_MAX: Duration = Duration::from_millis(2_500);
+/// The time in which a file system answers a look that is for faults: the doctor names them within 3 s.
+const DIAGNOSIS_MAX: Duration = Duration::from_millis(2_500);
+
+/// The same for whoever wants what is in the file: a disk that spins up, or a mount that is made when it is asked for, takes some
+/// seconds.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// A file that is only read.
 pub struct SqliteInspect {
@@ -64,7 +68,7 @@ impl SqliteInspect {
     ///
     /// [`OpenError::NoLedger`] when there is none, [`OpenError::NeedsMigration`], [`OpenError::NeedsNewerRelease`].
     pub async fn open(path: PathBuf, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let path = answering(&path).await?;
+        let path = answering(&path, ANSWER_MAX).await?;
         let location = path.display().to_string();
         errors::opening(&location, move || {
             whole::look(&path)?;
@@ -81,7 +85,7 @@ impl SqliteInspect {
     ///
     /// The file cannot be read.
     pub async fn diagnose(path: PathBuf) -> Result<Diagnosis, OpenError> {
-        let path = answering(&path).await?;
+        let path = answering(&path, DIAGNOSIS_MAX).await?;
         let location = path.display().to_string();
         errors::opening(&location, move || diagnosis::diagnose(&path)).await
     }
@@ -136,11 +140,11 @@ impl Stamp {
     }
 }
 
-/// The absolute path, where its file system answers.
-pub(super) async fn answering(path: &Path) -> Result<PathBuf, OpenError> {
+/// The absolute path, where its file system answers in time.
+pub(super) async fn answering(path: &Path, wait_max: Duration) -> Result<PathBuf, OpenError> {
     let path = open::absolute(path)?;
     let asked = path.clone();
-    errors::answered(&path, ANSWER_MAX, move || whole::touch(&asked)).await?;
+    errors::answered(&path, wait_max, move || whole::touch(&asked)).await?;
     Ok(path)
 }
 
