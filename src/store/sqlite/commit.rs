@@ -61,11 +61,9 @@ fn write_and_commit(
             }
             Ok(decided)
         }
-        Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {
+        Err(error) if errors::wrote_nothing(&transaction, &error) => {
             Err(CommitError::NotApplied(errors::statement(error)))
         }
-        // SQLite has rolled back for itself, but the log's last frame may have been written before it failed, and the
-        // recovery after a crash would then apply the commit.
         Err(error) => {
             let unsettled = Box::new(Unsettled { shard, commit_id, first_position, decided });
             Err(CommitError::Unknown { unsettled, source: error.into() })

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{ErrorCode, ffi};
+use rusqlite::{ErrorCode, Transaction, ffi};
 use rustix::fs::statvfs;
 use rustix::process::{Resource, getrlimit};
 use tokio::task::JoinError;
@@ -20,6 +20,8 @@ use crate::store::{OpenError, StoreError};
 pub(super) fn statement(error: rusqlite::Error) -> StoreError {
     let refused = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => return damaged(error),
+        // The ledger's parts are not what they were: nothing is wrong with the command.
+        Some(_) if is_stopped(&error) => false,
         Some(code) => matches!(
             code,
             ErrorCode::ConstraintViolation
@@ -41,9 +43,16 @@ fn damaged(error: rusqlite::Error) -> StoreError {
     StoreError::Corrupt { table: StoreError::WHOLE_DATABASE, column: "page", key, source: error.into() }
 }
 
-/// Whether COMMIT failed for want of space: then the log's last frame was not written, and without it none counts.
-pub(super) fn is_disk_full(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+/// Whether a COMMIT that failed has written nothing that counts: the transaction is still open, or SQLite has rolled it back
+/// before the log's last frame was written, without which none counts. Else a recovery after a crash may apply it.
+pub(super) fn wrote_nothing(transaction: &Transaction<'_>, error: &rusqlite::Error) -> bool {
+    let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+    !transaction.is_autocommit() || is_full || is_stopped(error)
+}
+
+/// Whether the hook that looks at the ledger's parts before each commit has refused one.
+fn is_stopped(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_CONSTRAINT_COMMITHOOK)
 }
 
 /// The answer of a closed store.

@@ -173,9 +173,7 @@ fn put(connection: &mut Connection, put: &PutLifecycle, now: Time) -> Result<Put
     execute(&transaction, COUNT, params![namespace, bytes])?;
     match transaction.execute_batch("COMMIT") {
         Ok(()) => Ok(decided),
-        Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {
-            Err(errors::statement(error).into())
-        }
+        Err(error) if errors::wrote_nothing(&transaction, &error) => Err(errors::statement(error).into()),
         Err(error) => Err(ChangeError::Unknown(errors::statement(error))),
     }
 }

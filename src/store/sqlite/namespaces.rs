@@ -129,9 +129,7 @@ fn change(
     }
     match transaction.execute_batch("COMMIT") {
         Ok(()) => Ok(decision),
-        Err(error) if !transaction.is_autocommit() || errors::is_disk_full(&error) => {
-            Err(errors::statement(error).into())
-        }
+        Err(error) if errors::wrote_nothing(&transaction, &error) => Err(errors::statement(error).into()),
         Err(error) => Err(ChangeError::Unknown(errors::statement(error))),
     }
 }
