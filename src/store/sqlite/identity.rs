@@ -202,11 +202,14 @@ impl Identity {
     fn is_short(&self) -> bool {
         // Held throughout: whoever has measured before another one is to note it before.
         let lock = self.lock();
-        let Some(Ok((bytes, is_whole))) = lock.as_ref().map(FileLock::size) else { return false };
-        if is_whole {
-            self.longest.store(bytes, Ordering::Relaxed);
+        match lock.as_ref().map(FileLock::size) {
+            Some(Ok((_, Some(counted)))) => {
+                self.longest.store(counted, Ordering::Relaxed);
+                false
+            }
+            Some(Ok((bytes, None))) => bytes < self.longest.fetch_max(bytes, Ordering::Relaxed),
+            Some(Err(_)) | None => false,
         }
-        bytes < self.longest.fetch_max(bytes, Ordering::Relaxed)
     }
 
     /// Notes that a part was cut: the store is lost. Called by the writer.
@@ -218,7 +221,7 @@ impl Identity {
             tracing::warn!(%error, "the hole in the write-ahead log was not marked: the next start may not see it");
         }
         if !self.stays.swap(true, Ordering::Relaxed)
-            && let Some(Err(error)) = self.lock().as_ref().map(|lock| lock.note_a_cut(part))
+            && let Some(Err(error)) = self.lock().as_ref().map(FileLock::note_a_cut)
         {
             tracing::warn!(%error, "the cut was not noted beside the file: the next start may not look through it");
         }
@@ -361,16 +364,16 @@ mod tests {
         writer.execute_batch(whole).unwrap();
         let identity = Identity::of(&path, lock).unwrap();
         let size = || identity.lock().as_ref().unwrap().size().unwrap();
-        assert_eq!((identity.seems_cut(), size().1), (false, true));
+        assert_eq!((identity.seems_cut(), size().1.is_some()), (false, true));
         // A reader keeps a checkpoint from the newest frame of the last page, and not from the header that counts it.
         writer.execute_batch("insert into runs values (2, hex(randomblob(20000)))").unwrap();
         reader.execute_batch("begin; select count(*) from runs").unwrap();
         writer.execute_batch("update runs set text = hex(randomblob(20000)) where id = 2").unwrap();
         writer.execute_batch("pragma wal_checkpoint(passive)").unwrap();
-        assert_eq!((size().1, identity.seems_cut()), (false, false));
+        assert_eq!((size().1.is_some(), identity.seems_cut()), (false, false));
         reader.execute_batch("commit").unwrap();
         writer.execute_batch("pragma wal_checkpoint(passive)").unwrap();
-        assert_eq!((size().1, identity.seems_cut()), (true, false));
+        assert_eq!((size().1.is_some(), identity.seems_cut()), (true, false));
         for bytes in [size().0 - 4_096, 8_192, 0] {
             File::options().write(true).open(&path).unwrap().set_len(bytes).unwrap();
             assert!(identity.seems_cut(), "{bytes}");

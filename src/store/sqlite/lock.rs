@@ -12,7 +12,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use super::identity::{Inode, Part};
+use super::identity::Inode;
 use super::log::{self, HEADER_BYTES};
 use super::{errors, rights, whole};
 use crate::private;
@@ -58,7 +58,7 @@ impl FileLock {
         }
         rights::close(database);
         // The server that had the lock until now may have left another log.
-        let has_log = whole::look(database)? || [FILE_WAS_CUT, LOG_WAS_CUT].contains(&mark);
+        let has_log = whole::look(database)? || mark == WAS_CUT;
         Ok(Self { beside, database: file, has_log })
     }
 
@@ -67,14 +67,10 @@ impl FileLock {
         write(&self.beside, HAS_A_LEDGER)
     }
 
-    /// Notes that a part was cut: another program may write into the file what is left of it. The next server looks through a
-    /// file that was cut, and takes none whose log was.
-    pub(super) fn note_a_cut(&self, part: Part) -> io::Result<()> {
-        let mark = match part {
-            Part::Database => FILE_WAS_CUT,
-            Part::Log => LOG_WAS_CUT,
-        };
-        write(&self.beside, mark)
+    /// Notes that the file or its log was cut: another program may write into the file what is left of both, and nothing else
+    /// tells then that there was more.
+    pub(super) fn note_a_cut(&self) -> io::Result<()> {
+        write(&self.beside, WAS_CUT)
     }
 
     /// Whether the log may have something that the file has not: the last server came to no good end.
@@ -89,16 +85,18 @@ impl FileLock {
         Ok(log::is_begun(&header))
     }
 
-    /// The bytes of the file that is locked, and whether it has its header and all pages that this counts.
-    pub(super) fn size(&self) -> io::Result<(u64, bool)> {
+    /// The bytes of the file that is locked; and those of the pages that its header counts, if it has a header and all of them.
+    pub(super) fn size(&self) -> io::Result<(u64, Option<u64>)> {
+        // Before the header: where another program makes the file shorter in between, its new header was written first.
+        let bytes = self.database.metadata()?.len();
         let mut header = [0; HEADER_BYTES];
-        let has_header = match self.database.read_exact_at(&mut header, 0) {
-            Ok(()) => header.starts_with(log::MAGIC),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
+        let counted = match self.database.read_exact_at(&mut header, 0) {
+            Ok(()) if header.starts_with(log::MAGIC) => Some(log::counted_bytes(&header).unwrap_or(bytes)),
+            Ok(()) => None,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
             Err(error) => return Err(error),
         };
-        let bytes = self.database.metadata()?.len();
-        Ok((bytes, has_header && !log::is_shorter(bytes, &header)))
+        Ok((bytes, counted.filter(|counted| *counted <= bytes)))
     }
 
     /// The inode of the file that is locked.
@@ -160,24 +158,32 @@ fn file_system(mounts: &str, device: u64) -> Option<&str> {
 /// The second line of a lock, once its server has found or made a ledger.
 pub(super) const HAS_A_LEDGER: &str = "ledger\n";
 
-/// The same, once its server has seen that the file was cut.
-const FILE_WAS_CUT: &str = "ledger\ncut\n";
+/// The same, once its server has seen that a part of the ledger was cut.
+pub(super) const WAS_CUT: &str = "ledger\ncut\n";
 
-/// The same of its log: who opens it takes what is before the hole for all of it.
-pub(super) const LOG_WAS_CUT: &str = "ledger\nlog cut\n";
-
-/// Writes a lock's content: in front first, so that no mark is lost where the disk is full or the process ends in between.
+/// Writes a lock's content: over what is there, and then its length, so that no mark is lost where the disk is full or the process
+/// ends in between.
 fn write(lock: &File, mark: &str) -> io::Result<()> {
-    let text = format!("{}\n{mark}", std::process::id());
+    let text = content(std::process::id(), mark);
     lock.write_all_at(text.as_bytes(), 0)?;
     lock.set_len(text.len() as u64)
 }
 
-/// The process that has, or had, a lock of this content, and what it noted of the ledger; none of what is no lock.
+/// All numbers of processes have one length: what follows stands at one place in each lock, and what is read in the middle of a
+/// write is one of the two.
+fn content(pid: u32, mark: &str) -> String {
+    format!("{pid:010}\n{mark}")
+}
+
+/// The process that has, or had, a lock of this content, and what it noted of the ledger; none of what is no lock. A loss of power
+/// may leave the beginning of a mark.
 pub(super) fn told(text: &str) -> Option<(&str, &'static str)> {
+    let text = text.trim_end_matches('\0');
     let (pid, rest) = text.split_once('\n').unwrap_or((text, ""));
-    let mark = ["", HAS_A_LEDGER, FILE_WAS_CUT, LOG_WAS_CUT].into_iter().find(|mark| *mark == rest)?;
-    pid.bytes().all(|byte| byte.is_ascii_digit()).then_some((pid, mark))
+    let marks = ["", HAS_A_LEDGER, WAS_CUT];
+    let is_cut_off = || marks.iter().any(|mark| mark.starts_with(rest)).then_some(HAS_A_LEDGER);
+    let mark = marks.into_iter().find(|mark| *mark == rest).or_else(is_cut_off)?;
+    pid.bytes().all(|byte| byte.is_ascii_digit()).then_some((pid.trim_start_matches('0'), mark))
 }
 
 /// Bytes of a process id, and some more.
@@ -243,15 +249,41 @@ mod tests {
             ("12", Some(("12", ""))),
             ("12\n", Some(("12", ""))),
             ("12\nledger\n", Some(("12", HAS_A_LEDGER))),
-            ("12\nledger\ncut\n", Some(("12", FILE_WAS_CUT))),
-            ("4194304\nledger\nlog cut\n", Some(("4194304", LOG_WAS_CUT))),
-            ("12\nledger", None),
+            ("12\nledger\ncut\n", Some(("12", WAS_CUT))),
+            ("0000000012\nledger\n", Some(("12", HAS_A_LEDGER))),
+            ("0000000012\nledger\n\0\0", Some(("12", HAS_A_LEDGER))),
+            ("12\nledger", Some(("12", HAS_A_LEDGER))),
+            ("12\nledger\ncu", Some(("12", HAS_A_LEDGER))),
+            ("12\nledger\nother\n", None),
             ("12\ncut\n", None),
             ("12\n\n", None),
             ("precious", None),
             ("ledger\n", None),
         ] {
             assert_eq!(told(text), found, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_written_in_parts_is_one_of_those_before_and_after_at_each_moment() {
+        let marks = ["", HAS_A_LEDGER, WAS_CUT];
+        let pids = [1, 99_999, 4_194_304, u32::MAX];
+        let mut steps = Vec::new();
+        for (old, new) in pids.iter().flat_map(|old| pids.iter().map(move |new| (*old, *new))) {
+            for mark in marks {
+                // As a server takes the lock: releases before this one wrote the number as it is.
+                steps.extend([content(old, mark), format!("{old}\n{mark}")].map(|old| (old, content(new, mark))));
+                // As it notes what it has found.
+                steps.push((content(new, mark), content(new, HAS_A_LEDGER)));
+            }
+            steps.push((content(new, HAS_A_LEDGER), content(new, WAS_CUT)));
+        }
+        for (before, after) in steps {
+            let overwritten = [after.as_bytes(), before.as_bytes().get(after.len()..).unwrap_or_default()].concat();
+            let text = std::str::from_utf8(&overwritten).unwrap();
+            let mark = |text| told(text).map(|(_, mark)| mark);
+            assert!(mark(text).is_some(), "{before:?} {after:?}: {text:?}");
+            assert!([mark(&before), mark(&after)].contains(&mark(text)), "{before:?} {after:?}: {text:?}");
         }
     }
 

@@ -276,11 +276,15 @@ impl Sums {
     }
 }
 
-/// Whether a file of so many bytes ends before its last page. The header says how many there are where SQLite has kept it
-/// up.
+/// Whether a file of so many bytes ends before its last page.
 pub(super) fn is_shorter(bytes: u64, header: &[u8; HEADER_BYTES]) -> bool {
-    number(header, CHANGE) == number(header, VALID_FOR)
-        && bytes < u64::from(number(header, PAGES)) * u64::from(page_bytes_of(header))
+    counted_bytes(header).is_some_and(|counted| bytes < counted)
+}
+
+/// The bytes of all pages that a header counts; none where SQLite has not kept it up.
+pub(super) fn counted_bytes(header: &[u8; HEADER_BYTES]) -> Option<u64> {
+    let is_kept_up = number(header, CHANGE) == number(header, VALID_FOR);
+    is_kept_up.then(|| u64::from(number(header, PAGES)) * u64::from(page_bytes_of(header)))
 }
 
 /// Where a log's frame begins, by how many are before it.

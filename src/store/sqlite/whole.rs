@@ -77,11 +77,10 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
     // What cannot be read is reported by SQLite.
     match mismatch(database, header).unwrap_or_default() {
         Some(what) => Err(mismatched(database, what)),
-        None if has_generation(header) && mark(database) == lock::LOG_WAS_CUT => {
-            let what = "its lock (`.lock`) says that the write-ahead log was cut while it was served: calls that were \
-                        acknowledged may be missing from the file";
-            let todo = "put a backup in its place; to go on with what is there, also after a backup was put there, tell SQLite \
-                        so: sqlite3 FILE 'pragma application_id = 0'";
+        None if has_generation(header) && mark(database) == lock::WAS_CUT => {
+            let what = "its lock (`.lock`) says that the file or its log was cut while it was served: calls that were acknowledged \
+                        may be missing from it";
+            let todo = "put a backup in its place; to go on with a backup that was put there, or with what is left, remove the lock";
             incomplete(database, what, todo)
         }
         None => Ok(log.is_some_and(|log| log.len() > 0)),
@@ -127,7 +126,7 @@ fn mismatched(database: &Path, found: Mismatch) -> OpenError {
         Mismatch::Damaged => (
             "its write-ahead log (`-wal`) is damaged, and has commits behind the damage",
             "put a whole log back beside it, or a backup in the place of both; to go on without what is behind the damage, \
-             tell SQLite so: sqlite3 FILE 'pragma application_id = 0'",
+             tell SQLite so, once no other program has it open: sqlite3 FILE 'pragma application_id = 0'",
         ),
     };
     OpenError::Incomplete { location: database.display().to_string(), fault, what: what.into(), todo }
