@@ -8,8 +8,9 @@
 //! would become a mixture of two. [`log`](super::log) reads that.
 //!
 //! The stamp before the log is written into the file is an even number, the others are odd. So a file whose first page has an
-//! even number lacks what was committed since, and is nothing without its log; what SQLite makes of the two together, such
-//! as a backup, and what a server leaves that was stopped, has an odd one.
+//! even number lacks what was committed since, and is nothing without its log; what a server leaves that was stopped has an
+//! odd one. What SQLite makes of the two together, such as a backup, may be made between the two stamps: SQLite draws the
+//! number of its schema anew, with which an even stamp goes in the ledger's own file.
 //!
 //! SQLite begins the log anew by itself, and a tool beside the server may empty it. So the stamps follow what the log is
 //! seen to do, after each commit, and a log without one proves nothing.
@@ -143,8 +144,9 @@ fn stamp(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
 fn write(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
     let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let before: i32 = transaction.pragma_query_value(None, OWN, |row| row.get(0))?;
+    let schema: u32 = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
     transaction.pragma_update(None, BEFORE, before)?;
-    transaction.pragma_update(None, OWN, draw(what))?;
+    transaction.pragma_update(None, OWN, draw(what, schema))?;
     transaction.commit()
 }
 
@@ -165,19 +167,28 @@ pub(super) fn begin(writer: &Connection) -> rusqlite::Result<()> {
 /// alone.
 const BEFORE: &str = "user_version";
 
-fn draw(what: Stamp) -> i32 {
+/// The bits of a stamp before a checkpoint that have the number of the schema: the last ones but that which makes it even.
+const SCHEMA_BITS: u32 = 0xfff << 1;
+
+fn draw(what: Stamp, schema: u32) -> i32 {
     let [a, b, c, d, ..] = clock::draw_key();
     // Neither is 0.
-    let drawn = i32::from_be_bytes([a | 1, b, c, d]);
-    match what {
-        Stamp::End => drawn & !1,
+    let drawn = u32::from_be_bytes([a | 1, b, c, d]);
+    let stamp = match what {
+        Stamp::End => (drawn & !(SCHEMA_BITS | 1)) | of_schema(schema),
         Stamp::Begin => drawn | 1,
-    }
+    };
+    stamp.cast_signed()
 }
 
-/// Whether a file of this generation is nothing without its log.
-pub(super) fn lacks_its_log(own: u32) -> bool {
-    own != 0 && own.is_multiple_of(2)
+fn of_schema(schema: u32) -> u32 {
+    (schema << 1) & SCHEMA_BITS
+}
+
+/// Whether a file with this stamp and schema is nothing without its log. A copy that SQLite made while the log was written into
+/// the file has the same stamp, and another number of its schema: it has all that there was.
+pub(super) fn lacks_its_log(own: u32, schema: u32) -> bool {
+    own != 0 && own.is_multiple_of(2) && own & SCHEMA_BITS == of_schema(schema)
 }
 
 #[cfg(test)]

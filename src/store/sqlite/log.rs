@@ -35,6 +35,7 @@ const LOOKS_MAX: usize = 20;
 const PAGE_BYTES: usize = 16;
 const CHANGE: usize = 24;
 const PAGES: usize = 28;
+const SCHEMA: usize = 40;
 const BEFORE: usize = 60;
 const OWN: usize = 68;
 const VALID_FOR: usize = 92;
@@ -92,7 +93,7 @@ fn compare(file: &Path, header: &[u8; HEADER_BYTES], log: &Path) -> io::Result<O
         Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
         Err(error) => return Err(error),
     };
-    let lacks_its_log = lacks_its_log(number(header, OWN));
+    let lacks_its_log = lacks_its_log(number(header, OWN), number(header, SCHEMA));
     let whole = |what| Some((what, 0));
     Ok(match found {
         Found::Nothing if lacks_its_log => whole(Mismatch::Gone),

@@ -286,7 +286,8 @@ fn a_file_whose_server_was_stopped_or_whose_log_a_tool_has_emptied_needs_no_log(
     ledger.turns();
     let path = ledger.path();
     let header = fs::read(&path).unwrap();
-    assert!(lacks_its_log(u32::from_be_bytes(header[68..72].try_into().unwrap())));
+    let number = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().unwrap());
+    assert!(lacks_its_log(number(68), number(40)));
     close(&mut ledger.writer).unwrap();
     let Ledger { directory, writer, .. } = ledger;
     writer.close().unwrap();
@@ -320,6 +321,40 @@ fn a_server_that_is_killed_between_any_two_writes_to_its_log_leaves_a_whole_ledg
             assert!(sealed.is_whole(), "{round} {at}");
         }
         drop(before);
+    }
+}
+
+#[test]
+fn a_backup_that_sqlite_makes_between_two_stamps_is_whole_and_a_copy_of_the_file_is_not() {
+    let mut ledger = Ledger::new();
+    let directory = tempfile::tempdir().unwrap();
+    let [by_vacuum, by_backup] = ["vacuum.db", "backup.db"].map(|name| directory.path().join(name));
+    // A ledger has as many tables and indexes. A copy over a copy counts its schema on.
+    for number in 0..60 {
+        ledger.writer.execute_batch(&format!("create table t{number} (x)")).unwrap();
+    }
+    for round in 0..3 {
+        ledger.writes(100);
+        stamp(&mut ledger.writer, Stamp::End).unwrap();
+        let passive = "pragma wal_checkpoint(passive)";
+        let _all = ledger.writer.query_row(passive, [], |row| row.get::<_, i64>(0)).unwrap();
+        ledger.writer.execute("vacuum into ?1", [by_vacuum.to_str()]).unwrap();
+        // Over the one before, as each night.
+        let mut copy = Connection::open(&by_backup).unwrap();
+        let backup = rusqlite::backup::Backup::new(&ledger.writer, &mut copy).unwrap();
+        backup.run_to_completion(100, std::time::Duration::ZERO, None).unwrap();
+        drop(backup);
+        copy.close().unwrap();
+        for copy in [&by_vacuum, &by_backup] {
+            let header = fs::read(copy).unwrap();
+            assert_eq!(header[71] % 2, 0, "{round} {copy:?} has the stamp of the end");
+            assert_eq!(found(copy), None, "{round} {copy:?}");
+        }
+        fs::remove_file(&by_vacuum).unwrap();
+        let bare = directory.path().join("bare.db");
+        fs::copy(ledger.path(), &bare).unwrap();
+        assert_eq!(found(&bare), Some(Mismatch::Gone), "{round}");
+        stamp(&mut ledger.writer, Stamp::Begin).unwrap();
     }
 }
 
