@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::time::Instant;
 
@@ -215,12 +215,21 @@ impl Stream {
     }
 
     fn until_writable(&self) {
-        let wait = |fd| poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None);
         // A wait that failed ends with the next attempt to write.
-        let _waited = match self.to {
+        let _waited = self.poll(None);
+    }
+
+    /// Whether the reader could take something now: what is not written then waits for this process's own thread.
+    fn is_writable(&self) -> bool {
+        self.poll(Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    }
+
+    fn poll(&self, wait_max: Option<&Timespec>) -> rustix::io::Result<usize> {
+        let wait = |fd| poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], wait_max);
+        match self.to {
             To::Out => wait(io::stdout().as_fd()),
             To::Err => wait(io::stderr().as_fd()),
-        };
+        }
     }
 
     /// See [`flush`].
@@ -232,7 +241,8 @@ impl Stream {
             let waited =
                 self.changed.wait_timeout_while(state, STALL_MAX, |now| now.is_behind() && now.progress == before);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if state.progress == before && state.is_behind() || begun.elapsed() >= FLUSH_MAX {
+            let is_stalled = state.progress == before && state.is_behind() && !self.is_writable();
+            if is_stalled || begun.elapsed() >= FLUSH_MAX {
                 return;
             }
         }
@@ -251,5 +261,23 @@ impl Write for Lines {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_last_is_waited_for_where_only_the_thread_that_writes_it_comes_late() {
+        let stream: &'static Stream = Box::leak(Box::new(Stream::of(To::Err)));
+        stream.begun.store(true, Ordering::Release);
+        stream.say("a line that a machine with much to do writes late\n");
+        thread::spawn(|| {
+            thread::sleep(3 * STALL_MAX);
+            stream.keep_writing();
+        });
+        stream.flush();
+        assert!(stream.is_written());
     }
 }
