@@ -44,7 +44,8 @@ pub mod trace;
 pub mod writes;
 
 pub use ask::{
-    Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Resume, Start, Suspend, SuspensionTerms, Update,
+    Ask, Brought, Claim, Complete, End, GiveBack, Release, RequestAbort, Resume, Start, Suspend, SuspensionTerms,
+    Terms, Update,
 };
 pub use batch::{Decide, Decided, Loaded, Rules, Verdict};
 pub use changes::Changes;

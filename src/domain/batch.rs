@@ -193,12 +193,13 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         }
         let slot =
             slots.entry(command.key.clone()).or_insert(Slot { run: None, before: None, metadata_changed: false });
-        if let Some(patch) = command.ask.metadata() {
+        let brought = command.ask.brought();
+        if let Some(patch) = brought.metadata {
             let stored = slot.run.as_ref().map_or(0, |run| run.metadata.weight());
             merged += stored + patch.weight();
         }
         let sides_found = sides.found(command, slot.run.as_deref());
-        merged += [command.ask.input(), command.ask.result()].into_iter().flatten().map(Content::weight).sum::<usize>();
+        merged += [brought.input, brought.result].into_iter().flatten().map(Content::weight).sum::<usize>();
         let remembered =
             command.request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
         let context = Context { now, steady, applied: remembered, sides: sides_found, ledger_epoch };

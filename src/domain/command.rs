@@ -4,7 +4,7 @@ mod digest;
 mod prepared;
 
 pub use self::prepared::Prepared;
-use super::{Agents, Ask, MaxRunning, Principal, Revision, RunKey, TraceContext, Violation};
+use super::{Agents, Ask, Principal, Revision, RunKey, TraceContext, Violation};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,51 +31,6 @@ pub struct Command {
 }
 
 impl Command {
-    /// The claimer's own request, by which a claim is remembered apart from any run: a claim notes it, and a claim
-    /// that is given back forgets it.
-    #[must_use]
-    pub fn claim_request(&self) -> Option<&Request> {
-        match &self.ask {
-            Ask::Claim(claim) => claim.request.as_ref(),
-            Ask::GiveBack(claim) => claim.request.as_ref(),
-            Ask::Start(_)
-            | Ask::Update(_)
-            | Ask::Complete(_)
-            | Ask::Abort(_)
-            | Ask::Fail(_)
-            | Ask::Release(_)
-            | Ask::RequestAbort(_)
-            | Ask::Suspend(_)
-            | Ask::Resume(_)
-            | Ask::Sweep
-            | Ask::Archive
-            | Ask::Restore
-            | Ask::Redact(_) => None,
-        }
-    }
-
-    /// The limit on running runs with the run's value of a label, where the command takes a lease and has one.
-    #[must_use]
-    pub fn max_running(&self) -> Option<&MaxRunning> {
-        match &self.ask {
-            Ask::Claim(claim) => claim.max_running.as_ref(),
-            Ask::Resume(resume) => resume.max_running.as_ref(),
-            Ask::Start(_)
-            | Ask::Update(_)
-            | Ask::Complete(_)
-            | Ask::Abort(_)
-            | Ask::Fail(_)
-            | Ask::Release(_)
-            | Ask::GiveBack(_)
-            | Ask::RequestAbort(_)
-            | Ask::Suspend(_)
-            | Ask::Sweep
-            | Ask::Archive
-            | Ask::Restore
-            | Ask::Redact(_) => None,
-        }
-    }
-
     /// Whether the command, repeated without a request id to recognise it by, still has one effect at most, and the
     /// answer to the repetition tells as much.
     #[must_use]

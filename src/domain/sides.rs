@@ -48,7 +48,8 @@ impl Wanted {
             if leases::is_wanted(command, None) {
                 wanted.leases.insert(command.key.clone());
             }
-            wanted.max_running.extend(command.max_running().map(|max| (command.key.clone(), max.label.clone())));
+            let max_running = command.ask.brought().terms.max_running;
+            wanted.max_running.extend(max_running.map(|max| (command.key.clone(), max.label.clone())));
             wanted.claims.extend(claims::key(command));
             wanted.namespaces.extend(namespaces::wanted(command).cloned());
             wanted.links.extend(contents::wanted(command).cloned());
@@ -61,10 +62,11 @@ impl Wanted {
     #[must_use]
     pub fn is_only_the_run(command: &Command, run: Option<&Run>) -> bool {
         // A command that gives a claim back rests on the row of its claim request.
-        let gives_back = command.claim_request().is_some() && !matches!(command.ask, super::Ask::Claim(_));
+        let brought = command.ask.brought();
+        let gives_back = brought.given_back.is_some() && brought.claim_request.is_some();
         !leases::is_wanted(command, run)
             && !gives_back
-            && command.max_running().is_none()
+            && brought.terms.max_running.is_none()
             && contents::wanted(command).is_none()
     }
 }

@@ -41,7 +41,7 @@ impl IfUnreceived {
             return None;
         }
         let to = to.open()?;
-        Some(Box::new(Self { key: command.key.clone(), request: command.claim_request().cloned(), to }))
+        Some(Box::new(Self { key: command.key.clone(), request: command.ask.brought().claim_request.cloned(), to }))
     }
 
     /// Sends the claim of this verdict, which no caller receives.

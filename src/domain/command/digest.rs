@@ -9,8 +9,9 @@ use sha2::{Digest as _, Sha256};
 use super::Command;
 use crate::domain::lifecycle::{LifecycleName, LimitThen};
 use crate::domain::{
-    Ask, Claim, Complete, Content, ContentDigest, End, Ending, LabelsChange, LeaseEpoch, Link, LinksChange, MaxRunning,
-    Metadata, Priority, Redaction, Release, RequestAbort, Resume, Revision, Start, Suspend, SuspensionTerms, Update,
+    Ask, Brought, Claim, Complete, Content, ContentDigest, End, Ending, LabelsChange, LeaseEpoch, Link, LinksChange,
+    MaxRunning, Metadata, Priority, Redaction, Release, RequestAbort, Resume, Revision, Start, Suspend,
+    SuspensionTerms, Update,
 };
 
 /// The fields that a retry must repeat.
@@ -131,9 +132,8 @@ fn digest(asked: &Asked<'_>) -> [u8; 32] {
 
 fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
     let holder = |lease_epoch| Terms { lease_epoch, ..Terms::default() };
-    let metadata = ask.metadata();
-    let (input, result) = (ask.input().map(Content::digest), ask.result().map(Content::digest));
-    let (added_links, phase) = (ask.added(), ask.phase());
+    let Brought { metadata, input, result, added: added_links, phase, .. } = ask.brought();
+    let (input, result) = (input.map(Content::digest), result.map(Content::digest));
     match ask {
         Ask::Start(start) => {
             let Start {

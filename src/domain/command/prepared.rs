@@ -35,8 +35,9 @@ impl Command {
     pub fn brings_many_keys(&self) -> bool {
         // A content is a text, which has a colon behind each key.
         let colons = |content: &Content| content.text().bytes().filter(|byte| *byte == b':').count();
-        let contents: usize = [self.ask.input(), self.ask.result()].into_iter().flatten().map(colons).sum();
-        self.ask.metadata().map_or(0, Metadata::keys) + contents > KEYS_MIN
+        let brought = self.ask.brought();
+        let contents: usize = [brought.input, brought.result].into_iter().flatten().map(colons).sum();
+        brought.metadata.map_or(0, Metadata::keys) + contents > KEYS_MIN
     }
 
     /// Masks the values by what a run is pinned to, or would be.

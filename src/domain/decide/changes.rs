@@ -133,7 +133,8 @@ fn released(run: Option<&Run>, context: &Context<'_>, event_type: EventType, at:
 /// The report by the last lease's holder on a run that the authority had ended.
 fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, at: Time) -> Changes {
     let links = contents::fresh(command, context);
-    let Ending { failure_reason, reason_code } = command.ask.why().cloned().unwrap_or_default();
+    let brought = command.ask.brought();
+    let Ending { failure_reason, reason_code } = brought.why.cloned().unwrap_or_default();
     let report = LateReport {
         at,
         by: command.principal.clone(),
@@ -141,12 +142,12 @@ fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, at
         status: command.ask.leads_to().expect("each leads to a status"),
         failure_reason,
         reason_code,
-        metadata: command.ask.metadata().cloned().unwrap_or_default(),
+        metadata: brought.metadata.cloned().unwrap_or_default(),
         result: run
-            .zip(command.ask.result())
+            .zip(brought.result)
             .map(|(run, result)| ResultDigest { content: result.digest(), revision: run.revision.next() }),
         links: u32::try_from(links.len()).unwrap_or(u32::MAX),
-        phase: command.ask.phase().map(str::to_owned),
+        phase: brought.phase.map(str::to_owned),
     };
     let supervision = SupervisionChange { late_report: Some(Box::new(report)), ..SupervisionChange::default() };
     let refinements = RefinementsChange { links, ..RefinementsChange::default() }.boxed();
@@ -156,7 +157,7 @@ fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, at
 /// The result and the links that the run is left with, as far as it does not have them.
 fn left(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Option<Box<RefinementsChange>> {
     let kept = run.and_then(|run| run.refinements.as_ref()?.result).map(|result| result.content);
-    let result = command.ask.result().map(Content::digest).filter(|result| Some(*result) != kept);
+    let result = command.ask.brought().result.map(Content::digest).filter(|result| Some(*result) != kept);
     RefinementsChange { result, links: contents::fresh(command, context), ..RefinementsChange::default() }.boxed()
 }
 

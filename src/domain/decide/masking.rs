@@ -17,9 +17,8 @@ use crate::domain::{
 ///
 /// What is kept is above its limits, or the command is refused.
 pub fn masked<'a>(run: Option<&Run>, command: &'a Command, context: &Context<'_>) -> Result<Cow<'a, Command>, Refusal> {
-    let brings_values =
-        command.ask.metadata().is_some() || command.ask.input().is_some() || command.ask.result().is_some();
-    if !brings_values {
+    let brought = command.ask.brought();
+    if brought.metadata.is_none() && brought.input.is_none() && brought.result.is_none() {
         return Ok(Cow::Borrowed(command));
     }
     let (masks, before) = match context.sides.lifecycle {
@@ -58,9 +57,10 @@ pub(in crate::domain) fn kept(command: &Command, masks: &Masks) -> (Option<Comma
 
 /// The command with its values masked; none where there is none to mask.
 fn mask(command: &Command, masks: &Masks) -> Option<Command> {
-    let metadata = command.ask.metadata().and_then(|metadata| masked_metadata(masks, metadata));
-    let input = command.ask.input().and_then(|content| masked_content(masks, content));
-    let result = command.ask.result().and_then(|content| masked_content(masks, content));
+    let brought = command.ask.brought();
+    let metadata = brought.metadata.and_then(|metadata| masked_metadata(masks, metadata));
+    let input = brought.input.and_then(|content| masked_content(masks, content));
+    let result = brought.result.and_then(|content| masked_content(masks, content));
     if metadata.is_none() && input.is_none() && result.is_none() {
         return None;
     }
@@ -91,8 +91,9 @@ fn unfit<'a>(command: &'a Command, masks: &Masks) -> impl Iterator<Item = &'a Vi
 /// What is kept of a command's values and is above its limits.
 fn oversize(ask: &Ask) -> Vec<Violation> {
     let metadata_max = if matches!(ask, Ask::Start(_)) { METADATA_BYTES_MAX } else { METADATA_PATCH_BYTES_MAX };
-    let metadata = ask.metadata().map_or(0, Metadata::bytes);
-    let contents = [("input", ask.input()), ("result", ask.result())];
+    let brought = ask.brought();
+    let metadata = brought.metadata.map_or(0, Metadata::bytes);
+    let contents = [("input", brought.input), ("result", brought.result)];
     let of = |(field, content): (&'static str, Option<&Content>)| Some((field, content?.text().len()));
     let contents: Vec<(&str, usize)> = contents.into_iter().filter_map(of).collect();
     let mut violations = Vec::new();

@@ -7,8 +7,8 @@ use crate::domain::decision::Context;
 use crate::domain::lifecycle::{LifecycleName, LimitThen, Requirement};
 use crate::domain::sides::lifecycles;
 use crate::domain::{
-    Ask, Changes, Command, Declared, Event, EventType, LifecycleFound, Refinements, RefinementsChange, Refusal, Run,
-    RunKey, Start, Violation,
+    Ask, Brought, Changes, Command, Declared, Event, EventType, LifecycleFound, Refinements, RefinementsChange,
+    Refusal, Run, RunKey, Start, Violation,
 };
 
 /// The `reason_code` of a run that was aborted because it would have begun one iteration too many.
@@ -71,17 +71,17 @@ impl<'a> Step<'a> {
         let declared = context.sides.lifecycle.declared();
         let stands = run.and_then(|run| run.refinements.as_deref());
         let from = stands.and_then(|stands| stands.phase.as_deref());
-        let to = command.ask.phase().filter(|to| Some(*to) != from);
+        let brought = command.ask.brought();
+        let to = brought.phase.filter(|to| Some(*to) != from);
         if let (Some(declared), Some(to)) = (declared, to)
             && !declared.lifecycle.allowed(from).any(|allowed| allowed == to)
         {
             return Err(invalid_phase(declared, &command.key, run, to, false));
         }
         let iteration = stands.map_or(0, |stands| stands.iteration);
-        let named = if let Ask::Update(update) = &command.ask { update.iteration } else { None };
         let iterates = declared.is_some_and(|declared| declared.lifecycle.iterates.is_some());
         let refused = |description: String| Refusal::InvalidFields(vec![Violation::new("iteration", description)]);
-        let next = match named {
+        let next = match brought.iteration {
             Some(_) if iterates => {
                 return Err(refused("must be absent: the run's lifecycle counts its iterations".to_owned()));
             }
@@ -114,11 +114,8 @@ impl<'a> Step<'a> {
 
 /// Whether a command says something of phases and iterations: most do not.
 fn says_where_its_run_stands(ask: &Ask) -> bool {
-    let limits = |start: &Start| start.max_iterations.is_some() || start.max_iterations_then.is_some();
-    let is_limited = matches!(ask, Ask::Start(start) if limits(start));
-    let is_counted = matches!(ask, Ask::Update(update) if update.iteration.is_some());
-    let is_raised = matches!(ask, Ask::Resume(resume) if resume.max_iterations.is_some());
-    is_limited || is_counted || is_raised || ask.phase().is_some()
+    let Brought { phase, iteration, max_iterations, max_iterations_then, .. } = ask.brought();
+    phase.is_some() || iteration.is_some() || max_iterations.is_some() || max_iterations_then.is_some()
 }
 
 /// Adds to an event's changes where the run stands after it.
@@ -165,7 +162,7 @@ pub(super) fn add(
     let is_moved = matches!(&command.ask, Ask::Suspend(suspend)
         if declared.is_some_and(|declared| declared.lifecycle.on_suspend.contains_key(&suspend.kind)));
     let mut step = if is_moved { Step::default() } else { Step::of(run, command, context)? };
-    let mut is_named = !is_moved && command.ask.phase().is_some();
+    let mut is_named = !is_moved && command.ask.brought().phase.is_some();
     let suspends = event_type == EventType::Suspended;
     let to = if suspends { moved(run, command, context, &step) } else { None };
     if let (Some((max_iterations, then)), Some(run)) = (step.above(run), run) {
@@ -270,7 +267,7 @@ fn met(declared: &Declared, run: &Run, ask: &Ask) -> BTreeSet<Requirement> {
     let has = |wanted: &Requirement| run.refinements.as_ref().is_some_and(|stands| stands.met.contains(wanted));
     let brings = |wanted: &Requirement| match wanted {
         Requirement::Report => false,
-        Requirement::Link(rel) => ask.added().iter().any(|link| link.rel == *rel),
+        Requirement::Link(rel) => ask.brought().added.iter().any(|link| link.rel == *rel),
     };
     let requires = declared.lifecycle.completion_requires.iter();
     requires.filter(|wanted| !has(wanted) && brings(wanted)).cloned().collect()
@@ -316,7 +313,7 @@ fn was_to_complete(declared: &Declared, run: &Run, command: &Command, context: &
     let ended_in = stands.and_then(|stands| stands.ended_in.clone());
     let is_moved = phase.is_some() && phase == declared.lifecycle.at_end.as_ref();
     if is_moved && ended_in.is_none() {
-        return declared.lifecycle.completes_in().is_none() && command.ask.phase().is_none();
+        return declared.lifecycle.completes_in().is_none() && command.ask.brought().phase.is_none();
     }
     let mut before = run.clone();
     if let Some(stands) = before.refinements.as_mut().filter(|_| ended_in.is_some()) {

@@ -57,7 +57,7 @@ pub fn sent_id(kept: &str) -> &str {
 
 /// The key of a command's claim request; none where the command has no such request.
 pub(super) fn key(command: &Command) -> Option<ClaimKey> {
-    command.claim_request().map(|request| (command.key.namespace.clone(), request.id.clone()))
+    command.ask.brought().claim_request.map(|request| (command.key.namespace.clone(), request.id.clone()))
 }
 
 /// The claims of requests, as the commands of a batch leave them.
@@ -78,7 +78,7 @@ impl Claims {
 
     /// Remembers a claim, or forgets one that is given back.
     pub(super) fn apply(&mut self, command: &Command, run: &Run) {
-        let Some((key, request)) = key(command).zip(command.claim_request()) else { return };
+        let Some((key, request)) = key(command).zip(command.ask.brought().claim_request) else { return };
         if matches!(command.ask, Ask::Claim(_)) {
             let epoch = run.supervision.epoch();
             let claimed = Claimed { key: command.key.clone(), epoch, digest: request.digest, replays: 0 };

@@ -109,14 +109,14 @@ impl<'a> ContentsOf<'a> {
 
 /// The run whose links a command is decided on.
 pub(super) fn wanted(command: &Command) -> Option<&RunKey> {
-    (!command.ask.added().is_empty()).then_some(&command.key)
+    (!command.ask.brought().added.is_empty()).then_some(&command.key)
 }
 
 /// The links of a command that its run does not have.
 pub(in crate::domain) fn fresh(command: &Command, context: &Context<'_>) -> Vec<Link> {
     let mut known = context.sides.links.to_vec();
     let mut fresh = Vec::new();
-    for link in command.ask.added() {
+    for link in command.ask.brought().added {
         let key = link.key();
         if !known.contains(&key) {
             known.push(key);
@@ -183,8 +183,9 @@ pub fn rows(command: &Command, event: &Event, run: &Run) -> Vec<ContentRow> {
     let (key, revision) = (&event.key, event.revision);
     let ContentsOf { input, result, links: (first, links) } = ContentsOf::event(event, run);
     let of = |table, content: &Content| ContentRow::of_content(table, key, revision, content.text().to_owned());
-    let input = input.and_then(|_| Some(of(ContentTable::Input, command.ask.input()?)));
-    let result = result.and_then(|_| Some(of(ContentTable::Result, command.ask.result()?)));
+    let brought = command.ask.brought();
+    let input = input.and_then(|_| Some(of(ContentTable::Input, brought.input?)));
+    let result = result.and_then(|_| Some(of(ContentTable::Result, brought.result?)));
     let links = (first..).zip(links).map(|(number, link)| ContentRow::of_link(key, revision, number, link));
     input.into_iter().chain(result).chain(links).collect()
 }

@@ -36,7 +36,7 @@ impl LabelValue {
     /// label or is neither pending nor at rest.
     #[must_use]
     pub fn limited(run: &Run, command: &Command) -> Option<Self> {
-        let label = command.max_running().map(|max| &max.label)?;
+        let label = &command.ask.brought().terms.max_running?.label;
         if run.awaits_claim() || run.is_at_rest() { Self::of(run, label) } else { None }
     }
 

@@ -54,7 +54,7 @@ impl Model {
         let lease = self.leases.get(&command.key).copied();
         let limited = run.and_then(|run| LabelValue::limited(run, command));
         let running = limited.as_ref().map_or_else(Vec::new, |value| self.running(value));
-        let request = command.claim_request();
+        let request = command.ask.brought().claim_request;
         let claim_key = request.map(|request| (command.key.namespace.clone(), request.id.clone()));
         let claimed = claim_key.as_ref().and_then(|key| self.claimed.get(key));
         let links: Vec<Hash> = self.links.get(&command.key).into_iter().flatten().map(Link::key).collect();

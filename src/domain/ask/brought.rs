@@ -1,0 +1,265 @@
+//! What an ask brings, whichever it is: whoever reads one thing of all asks names no ask.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Resume, Start, Suspend, SuspensionTerms, Update,
+};
+use crate::domain::lifecycle::{LifecycleName, LimitThen};
+use crate::domain::run::labels_weight;
+use crate::domain::{
+    Content, Ending, Labels, LeaseEpoch, Link, LinksChange, MaxRunning, Metadata, Priority, Redaction, Request,
+};
+
+/// What an ask brings: a thing that several bring stands at one place. What it does not bring is none, or empty.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Brought<'a> {
+    /// What it says of leases and time.
+    pub terms: Terms<'a>,
+    /// The orchestration task that the run belongs to.
+    pub task_thread_id: Option<&'a str>,
+    /// The agent that is to own the run.
+    pub agent_id: Option<&'a str>,
+    /// The run's route and its links.
+    pub links: Option<&'a LinksChange>,
+    /// The reason for which the run is to end.
+    pub why: Option<&'a Ending>,
+    /// The reason of what does not end the run.
+    pub reason: Option<&'a str>,
+    /// Labels to set.
+    pub labels: Option<&'a Labels>,
+    /// Keys of labels to drop.
+    pub labels_dropped: Option<&'a BTreeSet<String>>,
+    /// The merge patch on the metadata, unless it is empty.
+    pub metadata: Option<&'a Metadata>,
+    /// What is to be taken out.
+    pub redaction: Option<&'a Redaction>,
+    /// What the run is given.
+    pub input: Option<&'a Content>,
+    /// What came of the run.
+    pub result: Option<&'a Content>,
+    /// Links to be added.
+    pub added: &'a [Link],
+    /// The run that started this one.
+    pub parent_run_id: Option<&'a str>,
+    /// The run that this one goes on with.
+    pub continues_run_id: Option<&'a str>,
+    /// The lifecycle that the run is to be pinned to.
+    pub lifecycle: Option<&'a LifecycleName>,
+    /// The phase that the run is to be in.
+    pub phase: Option<&'a str>,
+    /// The iteration that the run has come to.
+    pub iteration: Option<u32>,
+    /// The highest iteration that the run may come to.
+    pub max_iterations: Option<u32>,
+    /// What happens to the run above that.
+    pub max_iterations_then: Option<LimitThen>,
+    /// The run's priority among those that wait for a claim.
+    pub priority: Option<Priority>,
+    /// The kind of thing that the run waits for.
+    pub kind: Option<&'a str>,
+    /// What is said of the suspension.
+    pub suspension: Option<&'a SuspensionTerms>,
+    /// The claimer's own request, by which a claim is remembered apart from any run: a claim notes it, and a claim that
+    /// is given back forgets it.
+    pub claim_request: Option<&'a Request>,
+    /// The lease of a claim that is given back for its claimer.
+    pub given_back: Option<LeaseEpoch>,
+}
+
+/// What an ask says of leases and time, which are in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Terms<'a> {
+    /// The lease that the caller holds; of a claim, the one that it follows.
+    pub lease_epoch: Option<LeaseEpoch>,
+    /// The duration of the lease that is asked for.
+    pub lease_ttl_ms: Option<u64>,
+    /// The time that the new run may be pending.
+    pub start_timeout_ms: Option<u64>,
+    /// The time that the run may be running.
+    pub run_timeout_ms: Option<u64>,
+    /// The time that a run may go on which is to be aborted.
+    pub grace_ms: Option<u64>,
+    /// The limit on running runs with the run's value of a label, for the lease that is asked for.
+    pub max_running: Option<&'a MaxRunning>,
+    /// The claim was not begun.
+    pub not_begun: bool,
+    /// The time that the run may be ready after its suspension.
+    pub ready_timeout_ms: Option<u64>,
+    /// The suspended run counts towards `max_running` all the same.
+    pub keep_slot: bool,
+}
+
+impl Ask {
+    /// What it brings. Each field of each ask is named here, so that none is forgotten.
+    #[must_use]
+    pub fn brought(&self) -> Brought<'_> {
+        let nothing = Brought::default();
+        match self {
+            Self::Start(start) => start.brought(),
+            Self::Update(update) => update.brought(),
+            Self::Complete(Complete { lease_epoch, metadata, result, added, phase }) => Brought {
+                terms: Terms { lease_epoch: *lease_epoch, ..nothing.terms },
+                metadata: patch(metadata),
+                result: result.as_ref(),
+                added,
+                phase: phase.as_deref(),
+                ..nothing
+            },
+            Self::Abort(End { lease_epoch, why, result, phase })
+            | Self::Fail(End { lease_epoch, why, result, phase }) => Brought {
+                terms: Terms { lease_epoch: *lease_epoch, ..nothing.terms },
+                why: Some(why),
+                result: result.as_ref(),
+                phase: phase.as_deref(),
+                ..nothing
+            },
+            Self::Claim(Claim { expected_epoch, lease_ttl_ms, max_running, only: _, request }) => {
+                let (lease_ttl_ms, max_running) = (Some(*lease_ttl_ms), max_running.as_ref());
+                let terms = Terms { lease_epoch: *expected_epoch, lease_ttl_ms, max_running, ..nothing.terms };
+                Brought { terms, claim_request: request.as_ref(), ..nothing }
+            }
+            Self::Release(Release { lease_epoch, not_begun }) => {
+                let terms = Terms { lease_epoch: *lease_epoch, not_begun: *not_begun, ..nothing.terms };
+                Brought { terms, ..nothing }
+            }
+            Self::GiveBack(GiveBack { lease_epoch, request, replays: _ }) => {
+                Brought { claim_request: request.as_ref(), given_back: Some(*lease_epoch), ..nothing }
+            }
+            Self::RequestAbort(RequestAbort { reason, grace_ms }) => {
+                let terms = Terms { grace_ms: *grace_ms, ..nothing.terms };
+                Brought { terms, reason: reason.as_deref(), ..nothing }
+            }
+            Self::Suspend(Suspend { lease_epoch, kind, terms: suspension, ready_timeout_ms, keep_slot, phase }) => {
+                let (ready_timeout_ms, keep_slot) = (*ready_timeout_ms, *keep_slot);
+                let terms = Terms { lease_epoch: *lease_epoch, ready_timeout_ms, keep_slot, ..nothing.terms };
+                let (kind, suspension) = (Some(kind.as_str()), Some(suspension));
+                Brought { terms, kind, suspension, phase: phase.as_deref(), ..nothing }
+            }
+            Self::Resume(Resume { reason, phase, lease_ttl_ms, max_running, max_iterations }) => {
+                let (lease_ttl_ms, max_running) = (*lease_ttl_ms, max_running.as_ref());
+                let terms = Terms { lease_ttl_ms, max_running, ..nothing.terms };
+                let (reason, phase, max_iterations) = (reason.as_deref(), phase.as_deref(), *max_iterations);
+                Brought { terms, reason, phase, max_iterations, ..nothing }
+            }
+            Self::Redact(redaction) => Brought { redaction: Some(redaction), ..nothing },
+            Self::Sweep | Self::Archive | Self::Restore => nothing,
+        }
+    }
+
+    /// Puts masked values in the place of those that the ask [brought](Self::brought).
+    pub(in crate::domain) fn replace(
+        &mut self,
+        metadata: Option<Metadata>,
+        input: Option<Content>,
+        result: Option<Content>,
+    ) {
+        let (kept, given, came) = match self {
+            Self::Start(start) => (Some(&mut start.metadata), Some(&mut start.input), None),
+            Self::Update(update) => (Some(&mut update.metadata), None, Some(&mut update.result)),
+            Self::Complete(complete) => (Some(&mut complete.metadata), None, Some(&mut complete.result)),
+            Self::Abort(end) | Self::Fail(end) => (None, None, Some(&mut end.result)),
+            Self::Claim(_)
+            | Self::Suspend(_)
+            | Self::Resume(_)
+            | Self::Release(_)
+            | Self::GiveBack(_)
+            | Self::RequestAbort(_)
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore
+            | Self::Redact(_) => return,
+        };
+        if let Some((kept, metadata)) = kept.zip(metadata) {
+            *kept = metadata;
+        }
+        for (place, content) in [(given, input), (came, result)] {
+            if let Some((place, content)) = place.zip(content) {
+                *place = Some(content);
+            }
+        }
+    }
+
+    /// About how many bytes it takes in memory, beside its own size.
+    pub(in crate::domain) fn weight(&self) -> usize {
+        let brought = self.brought();
+        let Brought { task_thread_id, agent_id, reason, parent_run_id, continues_run_id, phase, kind, .. } = brought;
+        let texts = [task_thread_id, agent_id, reason, parent_run_id, continues_run_id, phase, kind];
+        texts.into_iter().flatten().map(str::len).sum::<usize>()
+            + [brought.input, brought.result].into_iter().flatten().map(Content::weight).sum::<usize>()
+            + brought.added.iter().map(Link::weight).sum::<usize>()
+            + brought.metadata.map_or(0, Metadata::weight)
+            + brought.links.map_or(0, LinksChange::weight)
+            + brought.labels.map_or(0, labels_weight)
+            + brought.why.map_or(0, Ending::weight)
+            + brought.suspension.map_or(0, SuspensionTerms::weight)
+            + brought.lifecycle.map_or(0, |lifecycle| lifecycle.name.len())
+            + brought.redaction.map_or(0, Redaction::weight)
+    }
+}
+
+impl Start {
+    fn brought(&self) -> Brought<'_> {
+        let Self {
+            deferred: _,
+            task_thread_id,
+            agent_id,
+            links,
+            labels,
+            metadata,
+            lease_ttl_ms,
+            start_timeout_ms,
+            run_timeout_ms,
+            input,
+            parent_run_id,
+            continues_run_id,
+            lifecycle,
+            phase,
+            max_iterations,
+            max_iterations_then,
+            priority,
+        } = self;
+        let (lease_ttl_ms, start_timeout_ms, run_timeout_ms) = (*lease_ttl_ms, *start_timeout_ms, *run_timeout_ms);
+        Brought {
+            terms: Terms { lease_ttl_ms, start_timeout_ms, run_timeout_ms, ..Terms::default() },
+            task_thread_id: Some(task_thread_id),
+            agent_id: agent_id.as_deref(),
+            links: Some(links),
+            labels: Some(labels),
+            metadata: patch(metadata),
+            input: input.as_ref(),
+            parent_run_id: parent_run_id.as_deref(),
+            continues_run_id: continues_run_id.as_deref(),
+            lifecycle: lifecycle.as_ref(),
+            phase: phase.as_deref(),
+            max_iterations: *max_iterations,
+            max_iterations_then: *max_iterations_then,
+            priority: *priority,
+            ..Brought::default()
+        }
+    }
+}
+
+impl Update {
+    fn brought(&self) -> Brought<'_> {
+        let Self { lease_epoch, links, labels, metadata, result, added, phase, iteration, suspension, priority } = self;
+        Brought {
+            terms: Terms { lease_epoch: *lease_epoch, ..Terms::default() },
+            links: Some(links),
+            labels: Some(&labels.set),
+            labels_dropped: Some(&labels.remove),
+            metadata: patch(metadata),
+            result: result.as_ref(),
+            added,
+            phase: phase.as_deref(),
+            iteration: *iteration,
+            suspension: Some(suspension).filter(|terms| !terms.is_empty()),
+            priority: *priority,
+            ..Brought::default()
+        }
+    }
+}
+
+fn patch(metadata: &Metadata) -> Option<&Metadata> {
+    Some(metadata).filter(|metadata| !metadata.is_empty())
+}
