@@ -44,8 +44,8 @@ pub mod trace;
 pub mod writes;
 
 pub use ask::{
-    Ask, Brought, Claim, Complete, End, GiveBack, Release, RequestAbort, Resume, Start, Suspend, SuspensionTerms,
-    Terms, Update,
+    Ask, Asker, Brought, Claim, Complete, End, Facts, GiveBack, LeaseRow, Release, RequestAbort, Resume, Start,
+    Suspend, SuspensionTerms, Terms, Update,
 };
 pub use batch::{Decide, Decided, Loaded, Rules, Verdict};
 pub use changes::Changes;

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::lifecycles::names_built_in;
 use super::{Authority, Call};
 use crate::auth::Caller;
-use crate::domain::{Ask, Command, Violation};
+use crate::domain::{Command, Violation};
 use crate::engine::{Disposition, Failure};
 use crate::telemetry::traces;
 use crate::wire::problem::{self, Problem};
@@ -171,26 +171,10 @@ pub(super) fn failed(failure: Failure, retry_is_safe: bool) -> Problem {
 
 /// Refuses a start that makes an agent the owner as which its caller may not act.
 fn may_name(caller: &Caller, command: &Command) -> Result<(), Problem> {
-    match &command.ask {
-        Ask::Start(start) => match &start.agent_id {
-            Some(owner) if !caller.rights.may_act_as(&caller.namespace, owner) => {
-                Err(problem::agent_denied(Some(owner), &caller.rights.agents(&caller.namespace)))
-            }
-            Some(_) | None => Ok(()),
-        },
-        Ask::Update(_)
-        | Ask::Complete(_)
-        | Ask::Abort(_)
-        | Ask::Fail(_)
-        | Ask::Claim(_)
-        | Ask::Release(_)
-        | Ask::GiveBack(_)
-        | Ask::RequestAbort(_)
-        | Ask::Suspend(_)
-        | Ask::Resume(_)
-        | Ask::Sweep
-        | Ask::Archive
-        | Ask::Restore
-        | Ask::Redact(_) => Ok(()),
+    match command.ask.brought().agent_id {
+        Some(owner) if !caller.rights.may_act_as(&caller.namespace, owner) => {
+            Err(problem::agent_denied(Some(owner), &caller.rights.agents(&caller.namespace)))
+        }
+        Some(_) | None => Ok(()),
     }
 }

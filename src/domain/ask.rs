@@ -2,14 +2,16 @@
 //! milliseconds.
 
 mod brought;
+mod facts;
 mod suspension;
 
 pub use self::brought::{Brought, Terms};
+pub use self::facts::{Asker, Facts, LeaseRow};
 pub use self::suspension::{Resume, Suspend, SuspensionTerms};
 use super::lifecycle::{LifecycleName, LimitThen};
 use super::{
     Content, Ending, Labels, LabelsChange, LeaseEpoch, Link, LinksChange, MaxRunning, Metadata, Priority, Redaction,
-    Request, RunId, Status, Take,
+    Request, RunId, Take,
 };
 
 /// The ask of a command.
@@ -215,72 +217,5 @@ impl Ask {
             Self::Restore,
             Self::Redact(Redaction::default()),
         ]
-    }
-
-    /// The RPC that asks for it; the authority's own have none, and the name of what they do.
-    #[must_use]
-    pub fn rpc(&self) -> &'static str {
-        match self {
-            Self::Start(_) => "StartRun",
-            Self::Update(_) => "UpdateRun",
-            Self::Complete(_) => "CompleteRun",
-            Self::Abort(_) => "AbortRun",
-            Self::Fail(_) => "FailRun",
-            Self::Claim(_) => "ClaimRun",
-            Self::Release(_) | Self::GiveBack(_) => "ReleaseRun",
-            Self::RequestAbort(_) => "RequestAbort",
-            Self::Suspend(_) => "SuspendRun",
-            Self::Resume(_) => "ResumeRun",
-            Self::Sweep => "Sweep",
-            Self::Archive => "ArchiveRun",
-            Self::Restore => "RestoreRun",
-            Self::Redact(_) => "RedactRun",
-        }
-    }
-
-    /// The status that it leads to; none where that is the run's own, or depends on it.
-    #[must_use]
-    pub fn leads_to(&self) -> Option<Status> {
-        match self {
-            Self::Start(Start { deferred: true, .. }) => Some(Status::Pending),
-            Self::Start(Start { deferred: false, .. }) | Self::Claim(_) => Some(Status::Running),
-            Self::Update(_)
-            | Self::Release(_)
-            | Self::GiveBack(_)
-            | Self::RequestAbort(_)
-            | Self::Suspend(_)
-            | Self::Resume(_)
-            | Self::Sweep
-            | Self::Archive
-            | Self::Restore
-            | Self::Redact(_) => None,
-            Self::Complete(_) => Some(Status::Completed),
-            Self::Abort(_) => Some(Status::Aborted),
-            Self::Fail(_) => Some(Status::Failed),
-        }
-    }
-
-    /// Whether the call, repeated without a request id to recognise it by, still has one effect at most, and the answer
-    /// to the repetition tells as much.
-    #[must_use]
-    pub fn is_idempotent(&self) -> bool {
-        match self {
-            // A lease that was granted to a lost answer is not known from the next one.
-            Self::Start(start) => start.lease_ttl_ms.is_none(),
-            // And a limit that was raised cannot be raised to the same once more.
-            Self::Resume(resume) => resume.lease_ttl_ms.is_none() && resume.max_iterations.is_none(),
-            Self::Complete(_)
-            | Self::Suspend(_)
-            | Self::Abort(_)
-            | Self::Fail(_)
-            | Self::RequestAbort(_)
-            | Self::Sweep
-            | Self::Archive
-            | Self::Restore
-            // It takes out once more what is taken out already.
-            | Self::Redact(_) => true,
-            // A claim or a release that was applied makes its own repetition fail.
-            Self::Update(_) | Self::Claim(_) | Self::Release(_) | Self::GiveBack(_) => false,
-        }
     }
 }

@@ -16,8 +16,8 @@ pub use super::decision::{AppliedRequest, Context, Decision};
 use super::evolve::evolve;
 use super::sweep::Due;
 use super::{
-    Ask, Changes, Command, ContentDigest, Event, EventType, LifecyclePin, Refusal, Release, Request, Revision, Run,
-    Start, Status,
+    Ask, Asker, Changes, Command, ContentDigest, Event, EventType, LifecyclePin, Refusal, Release, Request, Revision,
+    Run, Start, Status,
 };
 
 /// Decides a command, whose values are [masked], on the run as it is.
@@ -62,11 +62,11 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
             event(Some(run), command, context, EventType::Restored)
         }
         (_, Ask::Redact(_)) => event(Some(run), command, context, EventType::Redacted),
-        (Status::Completed, Ask::Complete(_))
-        | (Status::Pending | Status::Running, Ask::Restore)
+        (_, Ask::Restore)
+        | (Status::Completed, Ask::Complete(_))
         | (
             Status::Completed | Status::Aborted | Status::Failed,
-            Ask::Abort(_) | Ask::Fail(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Archive | Ask::Restore,
+            Ask::Abort(_) | Ask::Fail(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Archive,
         ) => Ok(Decision::Unchanged),
         (Status::Pending, Ask::Start(Start { deferred: false, .. })) => {
             event(Some(run), command, context, EventType::Started)
@@ -102,7 +102,7 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
             event(Some(run), command, context, EventType::Aborted)
         }
         (Status::Running, Ask::RequestAbort(_)) if run.supervision.abort_request.is_some() => Ok(Decision::Unchanged),
-        (Status::Running, Ask::Suspend(suspend)) => suspension::suspend(run, suspend, command, context),
+        (Status::Running, Ask::Suspend(_)) => suspension::suspend(run, command, context),
         (Status::Running, Ask::Resume(resume)) => suspension::resume(run, resume, command, context),
         (Status::Running, Ask::RequestAbort(_)) => event(Some(run), command, context, EventType::AbortRequested),
         (Status::Pending | Status::Running, Ask::Sweep) => sweep(run, command, context),
@@ -155,18 +155,13 @@ fn may_write(run: &Run, command: &Command, context: &Context<'_>) -> Result<(), 
     if suspension::approves(run, command, context) {
         return Ok(());
     }
-    if suspension::moves(run, command, context) && !names_lease(command) {
+    if suspension::moves(run, command, context) && command.ask.brought().terms.lease_epoch.is_none() {
         confined(run, command)?;
         let agent_id = command.principal.agent_id.as_ref();
-        return if command.agents.is_confined() { owned_by(run, command.ask.rpc(), agent_id) } else { Ok(()) };
+        return if command.agents.is_confined() { owned_by(run, command.ask.facts().rpc, agent_id) } else { Ok(()) };
     }
     holds_lease(run, command)?;
     owned(run, command)
-}
-
-/// Whether a command names the lease that its caller holds.
-fn names_lease(command: &Command) -> bool {
-    matches!(&command.ask, Ask::Update(update) if update.lease_epoch.is_some())
 }
 
 fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<Revision>, Refusal> {
@@ -180,26 +175,9 @@ fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<Revision>
 }
 
 fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Run>, Refusal> {
-    match (run, &command.ask) {
-        (Some(run), _) => Ok(Some(run)),
-        (None, Ask::Start(_)) => Ok(None),
-        (
-            None,
-            Ask::Update(_)
-            | Ask::Complete(_)
-            | Ask::Abort(_)
-            | Ask::Fail(_)
-            | Ask::Claim(_)
-            | Ask::Release(_)
-            | Ask::GiveBack(_)
-            | Ask::RequestAbort(_)
-            | Ask::Suspend(_)
-            | Ask::Resume(_)
-            | Ask::Sweep
-            | Ask::Archive
-            | Ask::Restore
-            | Ask::Redact(_),
-        ) => Err(Refusal::RunNotFound { key: command.key.clone() }),
+    match run {
+        None if !matches!(command.ask, Ask::Start(_)) => Err(Refusal::RunNotFound { key: command.key.clone() }),
+        Some(_) | None => Ok(run),
     }
 }
 
@@ -269,26 +247,14 @@ fn same_origin(
 /// its agents writes runs of others in no way.
 fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
     confined(run, command)?;
-    match (&command.ask, run.status) {
-        // A resumption and a suspension that is not the holder's are an operator's.
-        (Ask::Start(_) | Ask::Abort(_) | Ask::RequestAbort(_) | Ask::Resume(_) | Ask::Sweep | Ask::Redact(_), _) => {
-            Ok(())
-        }
-        (Ask::Claim(_), Status::Running) if !run.is_ready() || run.is_for_any_worker() => Ok(()),
-        (Ask::Suspend(suspend), _) if suspend.lease_epoch.is_none() => Ok(()),
-        (
-            Ask::Update(_)
-            | Ask::Suspend(_)
-            | Ask::Complete(_)
-            | Ask::Fail(_)
-            | Ask::Release(_)
-            | Ask::GiveBack(_)
-            | Ask::Claim(_)
-            | Ask::Archive
-            | Ask::Restore,
-            _,
-        ) => owned_by(run, command.ask.rpc(), command.principal.agent_id.as_ref()),
-    }
+    let is_open = match command.ask.facts().asker {
+        Asker::Anyone | Asker::Starter | Asker::Stopper => true,
+        Asker::Claimer => run.status == Status::Running && (!run.is_ready() || run.is_for_any_worker()),
+        // A suspension that is not the holder's is an operator's.
+        Asker::Suspender => command.ask.brought().terms.lease_epoch.is_none(),
+        Asker::Owner | Asker::Worker | Asker::Reporter | Asker::Holder => false,
+    };
+    if is_open { Ok(()) } else { owned_by(run, command.ask.facts().rpc, command.principal.agent_id.as_ref()) }
 }
 
 /// Refuses a caller that is confined to its agents where the run is of none of them. A run without an owner can be
@@ -297,28 +263,12 @@ fn confined(run: &Run, command: &Command) -> Result<(), Refusal> {
     if !command.agents.is_confined() {
         return Ok(());
     }
-    let is_own = match (&run.agent_id, &command.ask) {
-        (Some(owner), _) => command.agents.contains(owner),
-        (None, Ask::Start(start)) => run.status == Status::Pending && !start.deferred,
-        (None, Ask::Claim(_)) => true,
-        (
-            None,
-            Ask::Update(_)
-            | Ask::Complete(_)
-            | Ask::Abort(_)
-            | Ask::Fail(_)
-            | Ask::Release(_)
-            | Ask::GiveBack(_)
-            | Ask::RequestAbort(_)
-            | Ask::Suspend(_)
-            | Ask::Resume(_)
-            | Ask::Sweep
-            | Ask::Archive
-            | Ask::Restore
-            | Ask::Redact(_),
-        ) => false,
+    let asker = command.ask.facts().asker;
+    let is_own = match &run.agent_id {
+        Some(owner) => command.agents.contains(owner),
+        None => asker == Asker::Claimer || asker == Asker::Starter && run.status == Status::Pending,
     };
-    if is_own { Ok(()) } else { Err(not_owner(run, command.ask.rpc(), command.principal.agent_id.as_deref())) }
+    if is_own { Ok(()) } else { Err(not_owner(run, command.ask.facts().rpc, command.principal.agent_id.as_deref())) }
 }
 
 fn not_owner(run: &Run, rpc: &'static str, agent_id: Option<&str>) -> Refusal {
@@ -378,11 +328,11 @@ fn event(
     changes.supervision.executor = if lease::is_executor_left(run, command, event_type, &changes) {
         Some(crate::domain::Executor::Grantee)
     } else {
-        suspension::is_executor_shown(run, command, event_type, &changes).then_some(crate::domain::Executor::Caller)
+        suspension::is_executor_shown(run, command, &changes).then_some(crate::domain::Executor::Caller)
     };
     let from = run.map(|run| run.status);
     let to = match event_type {
-        EventType::Created => command.ask.leads_to(),
+        EventType::Created => command.ask.facts().leads_to,
         EventType::Started | EventType::Claimed | EventType::Resumed => Some(Status::Running),
         EventType::Completed => Some(Status::Completed),
         EventType::Aborted => Some(Status::Aborted),

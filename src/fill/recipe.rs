@@ -226,7 +226,7 @@ mod tests {
         assert!((58_000..62_000).contains(&events), "about three events a run: {events}");
         let bytes: usize = histories.iter().map(|history| start(&history[0]).metadata.bytes()).sum();
         assert!((190..230).contains(&(bytes / 20_000)), "about 200 bytes of metadata: {}", bytes / 20_000);
-        let ends: BTreeSet<_> = histories.iter().map(|history| history.last().unwrap().ask.rpc()).collect();
+        let ends: BTreeSet<_> = histories.iter().map(|history| history.last().unwrap().ask.facts().rpc).collect();
         assert_eq!(ends, BTreeSet::from(["AbortRun", "CompleteRun", "FailRun"]));
         let mut threads = BTreeMap::new();
         for history in &histories {

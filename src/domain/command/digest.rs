@@ -115,7 +115,7 @@ impl Command {
     pub fn digest(&self) -> [u8; 32] {
         let (terms, changes) = said(&self.ask);
         digest(&Asked {
-            rpc: self.ask.rpc(),
+            rpc: self.ask.facts().rpc,
             deferred: matches!(self.ask, Ask::Start(Start { deferred: true, .. })),
             run_id: &self.key.run_id,
             expected_revision: self.expected_revision,
@@ -372,7 +372,7 @@ mod tests {
                 trace: None,
                 agents: Agents::All,
             };
-            assert_eq!(hex(command.digest()), digest, "{}", command.ask.rpc());
+            assert_eq!(hex(command.digest()), digest, "{}", command.ask.facts().rpc);
         }
     }
 }

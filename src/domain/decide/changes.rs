@@ -139,7 +139,7 @@ fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, at
         at,
         by: command.principal.clone(),
         lease_epoch: run.map_or(LeaseEpoch::NONE, |run| run.supervision.epoch()),
-        status: command.ask.leads_to().expect("each leads to a status"),
+        status: command.ask.facts().leads_to.expect("each leads to a status"),
         failure_reason,
         reason_code,
         metadata: brought.metadata.cloned().unwrap_or_default(),

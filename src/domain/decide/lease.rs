@@ -3,36 +3,27 @@
 //! takes in [`claim`](super::claim).
 
 use crate::domain::decision::Context;
-use crate::domain::{Ask, Changes, Command, EventType, Lease, LeaseEpoch, Refusal, Run};
+use crate::domain::{Ask, Asker, Changes, Command, EventType, Facts, Lease, LeaseEpoch, Refusal, Run};
 
 /// Refuses an ask that only the lease's holder may make, unless it names the run's own lease and no older one: a worker
 /// that lost its lease may still believe to hold it. A claim may name the lease that it means to follow.
 pub(super) fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
-    let rpc = command.ask.rpc();
-    match &command.ask {
-        Ask::Update(update) => lease_is(run, rpc, update.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
-        Ask::Complete(complete) => lease_is(run, rpc, complete.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
-        Ask::Fail(fail) => lease_is(run, rpc, fail.lease_epoch.unwrap_or(LeaseEpoch::NONE), false),
-        Ask::Release(release) => lease_is(run, rpc, release.lease_epoch.unwrap_or(LeaseEpoch::NONE), true),
+    let Facts { rpc, asker, .. } = command.ask.facts();
+    let brought = command.ask.brought();
+    let named = brought.terms.lease_epoch.or(brought.given_back);
+    match asker {
+        Asker::Anyone | Asker::Starter | Asker::Owner => Ok(()),
         // An operator suspends every run; others only what they hold.
-        Ask::Suspend(suspend) => match suspend.lease_epoch {
-            None if command.agents.is_operators() => Ok(()),
-            asked => lease_is(run, rpc, asked.unwrap_or(LeaseEpoch::NONE), false),
-        },
-        Ask::GiveBack(claim) => lease_is(run, rpc, claim.lease_epoch, true),
-        Ask::Claim(claim) => match claim.expected_epoch {
+        Asker::Suspender if named.is_none() && command.agents.is_operators() => Ok(()),
+        Asker::Worker | Asker::Reporter | Asker::Suspender => {
+            lease_is(run, rpc, named.unwrap_or(LeaseEpoch::NONE), false)
+        }
+        Asker::Holder => lease_is(run, rpc, named.unwrap_or(LeaseEpoch::NONE), true),
+        Asker::Claimer => match named {
             Some(asked) if asked != run.supervision.epoch() => Err(Refusal::lease_lost(rpc, asked, run)),
             Some(_) | None => Ok(()),
         },
-        // An abort is open to every caller; but a caller that names its lease ends no run that another holds by now.
-        Ask::Abort(abort) => abort.lease_epoch.map_or(Ok(()), |asked| lease_is(run, rpc, asked, false)),
-        Ask::Start(_)
-        | Ask::RequestAbort(_)
-        | Ask::Resume(_)
-        | Ask::Sweep
-        | Ask::Archive
-        | Ask::Restore
-        | Ask::Redact(_) => Ok(()),
+        Asker::Stopper => named.map_or(Ok(()), |asked| lease_is(run, rpc, asked, false)),
     }
 }
 

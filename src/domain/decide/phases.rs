@@ -35,23 +35,10 @@ pub(super) fn has_lifecycle(run: Option<&Run>, command: &Command, context: &Cont
             }
             Err(Refusal::LifecycleUnsupported { lifecycle: declared.pin.id.clone(), fields })
         }
-        LifecycleFound::NotAsked | LifecycleFound::There(_) => Ok(()),
-        LifecycleFound::Missing => match &command.ask {
-            Ask::Start(_) | Ask::Update(_) | Ask::Complete(_) | Ask::Suspend(_) | Ask::Resume(_) => {
-                Err(not_found(run, command))
-            }
-            Ask::Abort(end) | Ask::Fail(end) if end.phase.is_some() => Err(not_found(run, command)),
-            Ask::Abort(_)
-            | Ask::Fail(_)
-            | Ask::Claim(_)
-            | Ask::Release(_)
-            | Ask::GiveBack(_)
-            | Ask::RequestAbort(_)
-            | Ask::Sweep
-            | Ask::Archive
-            | Ask::Restore
-            | Ask::Redact(_) => Ok(()),
-        },
+        LifecycleFound::Missing if command.ask.facts().needs_lifecycle || command.ask.brought().phase.is_some() => {
+            Err(not_found(run, command))
+        }
+        LifecycleFound::NotAsked | LifecycleFound::There(_) | LifecycleFound::Missing => Ok(()),
     }
 }
 

@@ -6,8 +6,8 @@ use super::{claim, event, lease};
 use crate::domain::decision::{Context, Decision};
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{
-    Ask, Changes, Command, Ending, EventType, Lease, LeaseEpoch, Principal, Refusal, Resume, Resumption, Run, Status,
-    Suspend, Suspension, SuspensionTerms, Time, Update, Violation,
+    Ask, Asker, Brought, Changes, Command, Ending, EventType, Lease, LeaseEpoch, Principal, Refusal, Resume,
+    Resumption, Run, Status, Suspension, SuspensionTerms, Time, Update, Violation,
 };
 
 /// The kind of a suspension by a limit of the run.
@@ -43,37 +43,17 @@ pub(super) fn approves(run: &Run, command: &Command, context: &Context<'_>) -> b
 
 /// Whether an event shows a caller with a proven identity to execute its run without a lease, which the run does not know
 /// of it: who starts such a run, or reports it before it waits. Nothing else tells who executes it.
-pub(super) fn is_executor_shown(
-    run: Option<&Run>,
-    command: &Command,
-    event_type: EventType,
-    changes: &Changes,
-) -> bool {
+pub(super) fn is_executor_shown(run: Option<&Run>, command: &Command, changes: &Changes) -> bool {
     let Some(identity) = &command.principal.identity else { return false };
     let supervision = run.map(|run| &run.supervision);
     let has_lease = changes.supervision.lease.is_some() || supervision.is_some_and(|all| all.lease.is_some());
     let is_running = run.is_some_and(|run| run.status == Status::Running && !run.is_at_rest());
-    let executes = match &command.ask {
-        Ask::Start(_) => event_type == EventType::Started || command.ask.leads_to() == Some(Status::Running),
-        Ask::Update(_) => is_running,
-        // Others may suspend it as well: who names its owner does so itself.
-        Ask::Suspend(_) => {
-            let agent_id = command.principal.agent_id.as_ref();
-            is_running && agent_id.is_some() && run.and_then(|run| run.agent_id.as_ref()) == agent_id
-        }
-        Ask::Complete(_)
-        | Ask::Abort(_)
-        | Ask::Fail(_)
-        | Ask::Claim(_)
-        | Ask::Release(_)
-        | Ask::GiveBack(_)
-        | Ask::RequestAbort(_)
-        | Ask::Resume(_)
-        | Ask::Sweep
-        | Ask::Archive
-        | Ask::Restore
-        | Ask::Redact(_) => false,
-    };
+    let agent_id = command.principal.agent_id.as_ref();
+    let is_owner = agent_id.is_some() && run.and_then(|run| run.agent_id.as_ref()) == agent_id;
+    let asker = command.ask.facts().asker;
+    // Others may suspend it as well: who names its owner does so itself.
+    let goes_on = asker == Asker::Worker || asker == Asker::Suspender && is_owner;
+    let executes = asker == Asker::Starter || is_running && goes_on;
     executes && !has_lease && !supervision.is_some_and(|all| all.was_executed_by(identity))
 }
 
@@ -118,44 +98,27 @@ pub(super) fn goes_on(run: &Run, command: &Command, context: &Context<'_>) -> Re
     let is_told_apart = by.agent_id.is_some() || by.identity.is_some() || run.supervision.lease.is_none();
     let is_said_by_its_own = is_told_apart && *by == command.principal && !suspension.by_limit;
     let is_anothers = suspension.lease_epoch.is_none() && !is_said_by_its_own;
-    let goes_on = match &command.ask {
-        Ask::Update(update) => {
-            let by_its_own = update.lease_epoch.is_some() || is_its_own;
-            !moves(run, command, context) || (is_anothers && by_its_own)
-        }
-        Ask::Claim(_) => !run.is_ready(),
-        Ask::Release(_) | Ask::GiveBack(_) => true,
-        Ask::Suspend(suspend) => {
-            let by_its_own = suspend.lease_epoch.is_some() || is_its_own;
-            // Nor does it undo that somebody lets the run go on.
-            by_its_own && (run.is_ready() || (is_anothers && !is_same(suspension, suspend)))
-        }
-        Ask::Start(_)
-        | Ask::Complete(_)
-        | Ask::Abort(_)
-        | Ask::Fail(_)
-        | Ask::RequestAbort(_)
-        | Ask::Resume(_)
-        | Ask::Sweep
-        | Ask::Archive
-        | Ask::Restore
-        | Ask::Redact(_) => false,
+    let brought = command.ask.brought();
+    let by_its_own = brought.terms.lease_epoch.is_some() || is_its_own;
+    let goes_on = match command.ask.facts().asker {
+        Asker::Worker => !moves(run, command, context) || (is_anothers && by_its_own),
+        Asker::Claimer => !run.is_ready(),
+        Asker::Holder => true,
+        // Nor does it undo that somebody lets the run go on.
+        Asker::Suspender => by_its_own && (run.is_ready() || (is_anothers && !is_same(suspension, &brought))),
+        Asker::Anyone | Asker::Starter | Asker::Owner | Asker::Reporter | Asker::Stopper => false,
     };
     if goes_on { Err(Refusal::run_suspended(run)) } else { Ok(()) }
 }
 
-fn is_same(suspension: &Suspension, suspend: &Suspend) -> bool {
-    suspension.kind == suspend.kind && Some(&suspension.reason) == suspend.terms.reason.as_ref()
+fn is_same(suspension: &Suspension, brought: &Brought<'_>) -> bool {
+    let reason = brought.suspension.and_then(|terms| terms.reason.as_ref());
+    brought.kind == Some(&suspension.kind) && reason == Some(&suspension.reason)
 }
 
 /// Suspends a running run; or ends it, where somebody has asked for that.
-pub(super) fn suspend(
-    run: &Run,
-    suspend: &Suspend,
-    command: &Command,
-    context: &Context<'_>,
-) -> Result<Decision, Refusal> {
-    if !run.is_ready() && run.suspension().is_some_and(|suspension| is_same(suspension, suspend)) {
+pub(super) fn suspend(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
+    if !run.is_ready() && run.suspension().is_some_and(|suspension| is_same(suspension, &command.ask.brought())) {
         return Ok(Decision::Unchanged);
     }
     event(Some(run), command, context, suspends(run))
@@ -245,26 +208,11 @@ struct Why<'a> {
 
 /// The kind of the suspension that the command leads to; none where it leads to none.
 pub(super) fn kind<'a>(run: &Run, command: &'a Command, context: &Context<'a>, step: &Step<'a>) -> Option<&'a str> {
-    match &command.ask {
-        Ask::Suspend(suspend) => Some(&suspend.kind),
-        Ask::Update(_) => match step.above(Some(run)) {
-            Some((_, LimitThen::Suspend)) => Some(BUDGET),
-            Some((_, LimitThen::Refuse | LimitThen::Abort)) => None,
-            None => step.suspends(context),
-        },
-        Ask::Start(_)
-        | Ask::Complete(_)
-        | Ask::Abort(_)
-        | Ask::Fail(_)
-        | Ask::Claim(_)
-        | Ask::Release(_)
-        | Ask::GiveBack(_)
-        | Ask::RequestAbort(_)
-        | Ask::Resume(_)
-        | Ask::Sweep
-        | Ask::Archive
-        | Ask::Restore
-        | Ask::Redact(_) => None,
+    match (command.ask.brought().kind, step.above(Some(run))) {
+        (Some(kind), _) => Some(kind),
+        (None, Some((_, LimitThen::Suspend))) => Some(BUDGET),
+        (None, Some((_, LimitThen::Refuse | LimitThen::Abort))) => None,
+        (None, None) => step.suspends(context),
     }
 }
 
@@ -326,36 +274,21 @@ fn suspended(
 ) -> Result<Suspension, Refusal> {
     let lifecycle = context.sides.lifecycle.declared().map(|declared| &declared.lifecycle);
     let mut is_by_limit = false;
-    let said = match &command.ask {
-        Ask::Suspend(suspend) => {
-            Why { kind: &suspend.kind, terms: suspend.terms.clone(), lease_epoch: suspend.lease_epoch }
+    let asked = command.ask.brought();
+    let (terms, lease_epoch) = (asked.suspension.cloned().unwrap_or_default(), asked.terms.lease_epoch);
+    let said = if let Some(kind) = asked.kind {
+        Why { kind, terms, lease_epoch }
+    } else {
+        let step = Step::of(Some(run), command, context)?;
+        if let Some((max, _)) = step.above(Some(run)) {
+            // It is the run's own limit, whoever came to it.
+            let reason = format!("the run would have begun one iteration more than the {max} that it may");
+            let terms = SuspensionTerms { reason: Some(reason), ..SuspensionTerms::default() };
+            is_by_limit = true;
+            Why { kind: BUDGET, terms, lease_epoch: None }
+        } else {
+            Why { kind: step.suspends(context).unwrap_or_default(), terms, lease_epoch }
         }
-        Ask::Update(update) => {
-            let step = Step::of(Some(run), command, context)?;
-            if let Some((max, _)) = step.above(Some(run)) {
-                // It is the run's own limit, whoever came to it.
-                let reason = format!("the run would have begun one iteration more than the {max} that it may");
-                let terms = SuspensionTerms { reason: Some(reason), ..SuspensionTerms::default() };
-                is_by_limit = true;
-                Why { kind: BUDGET, terms, lease_epoch: None }
-            } else {
-                let (kind, epoch) = (step.suspends(context).unwrap_or_default(), update.lease_epoch);
-                Why { kind, terms: update.suspension.clone(), lease_epoch: epoch }
-            }
-        }
-        Ask::Start(_)
-        | Ask::Complete(_)
-        | Ask::Abort(_)
-        | Ask::Fail(_)
-        | Ask::Claim(_)
-        | Ask::Release(_)
-        | Ask::GiveBack(_)
-        | Ask::RequestAbort(_)
-        | Ask::Resume(_)
-        | Ask::Sweep
-        | Ask::Archive
-        | Ask::Restore
-        | Ask::Redact(_) => unreachable!("no other ask suspends a run"),
     };
     let Why { kind, terms, lease_epoch } = said;
     let moved = changes.refinements.as_ref().and_then(|change| change.phase.as_deref());
@@ -363,8 +296,6 @@ fn suspended(
     let phase = moved.or(stays);
     let declared = lifecycle.zip(phase).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
     let timeout_ms = terms.timeout_ms.or_else(|| declared?.timeout_ms);
-    let asked = if let Ask::Suspend(suspend) = &command.ask { Some(suspend) } else { None };
-    let ready_timeout_ms = asked.and_then(|suspend| suspend.ready_timeout_ms);
     Ok(Suspension {
         kind: kind.to_owned(),
         reason: terms.reason.unwrap_or_else(|| phase.unwrap_or(kind).to_owned()),
@@ -379,10 +310,10 @@ fn suspended(
         },
         lease_epoch,
         deadline: timeout_ms.map(|timeout| at.plus_ms(timeout)),
-        ready_timeout_ms: ready_timeout_ms.or_else(|| lifecycle?.ready_timeout_ms),
+        ready_timeout_ms: asked.terms.ready_timeout_ms.or_else(|| lifecycle?.ready_timeout_ms),
         // Another run may have the slot that this one gave up.
-        keep_slot: asked.is_none_or(|suspend| suspend.keep_slot)
-            && run.suspension().map_or(asked.is_some() && !run.is_ready(), |standing| standing.keep_slot),
+        keep_slot: (asked.kind.is_none() || asked.terms.keep_slot)
+            && run.suspension().map_or(asked.kind.is_some() && !run.is_ready(), |standing| standing.keep_slot),
         // Another reason to wait gives no more to spend.
         by_limit: is_by_limit || run.suspension().is_some_and(|standing| standing.by_limit),
         resumption: None,

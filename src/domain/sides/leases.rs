@@ -2,25 +2,14 @@
 
 use std::collections::HashMap;
 
-use crate::domain::{Ask, Command, Event, HeldLease, Lease, LeaseEpoch, Run, RunKey, RunWrite, Time};
+use crate::domain::{Command, Event, HeldLease, Lease, LeaseEpoch, LeaseRow, Run, RunKey, RunWrite, Time};
 
-/// Whether a command is decided on the row of the lease. A pending run has no such row, so a claim of it reads none.
+/// Whether a command is decided on the row of the lease.
 pub(super) fn is_wanted(command: &Command, run: Option<&Run>) -> bool {
-    match command.ask {
-        Ask::Claim(_) => run.is_none_or(|run| run.supervision.lease.is_some()),
-        Ask::GiveBack(_) | Ask::Sweep => true,
-        Ask::Start(_)
-        | Ask::Update(_)
-        | Ask::Complete(_)
-        | Ask::Abort(_)
-        | Ask::Fail(_)
-        | Ask::Release(_)
-        | Ask::RequestAbort(_)
-        | Ask::Suspend(_)
-        | Ask::Resume(_)
-        | Ask::Archive
-        | Ask::Restore
-        | Ask::Redact(_) => false,
+    match command.ask.facts().lease_row {
+        LeaseRow::Unread => false,
+        LeaseRow::OfHeld => run.is_none_or(|run| run.supervision.lease.is_some()),
+        LeaseRow::Read => true,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::domain::lifecycle::{Lifecycle, LifecycleId, LifecycleName, LifecyclePin, Masks};
-use crate::domain::{Ask, Command, Namespace, Run};
+use crate::domain::{Command, Namespace, Run};
 
 /// A lifecycle of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,30 +107,11 @@ impl<'a> LifecycleFound<'a> {
 /// The lifecycle that a command on a run, or on none, is decided on.
 #[must_use]
 pub fn of(command: &Command, run: Option<&Run>) -> Option<LifecycleKey> {
-    match (run, &command.ask) {
-        (Some(run), _) => pinned(run),
-        (None, Ask::Start(start)) => {
-            let name = start.lifecycle.clone()?;
-            Some(LifecycleKey::Named(command.key.namespace.clone(), name))
-        }
-        (
-            None,
-            Ask::Update(_)
-            | Ask::Complete(_)
-            | Ask::Abort(_)
-            | Ask::Fail(_)
-            | Ask::Claim(_)
-            | Ask::Release(_)
-            | Ask::GiveBack(_)
-            | Ask::RequestAbort(_)
-            | Ask::Suspend(_)
-            | Ask::Resume(_)
-            | Ask::Sweep
-            | Ask::Archive
-            | Ask::Restore
-            | Ask::Redact(_),
-        ) => None,
-    }
+    let Some(run) = run else {
+        let name = command.ask.brought().lifecycle?.clone();
+        return Some(LifecycleKey::Named(command.key.namespace.clone(), name));
+    };
+    pinned(run)
 }
 
 /// The lifecycles that the decisions on these commands may rest on; `runs` are those that the commands are for, as far

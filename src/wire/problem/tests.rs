@@ -386,7 +386,7 @@ fn what_cannot_simply_be_sent_again_is_named_where_people_look() {
     for ask in Ask::each() {
         let is_named = !ask.is_idempotent() || matches!(ask, Ask::Start(_));
         for text in [advice, comment] {
-            assert_eq!(text.contains(ask.rpc()), is_named, "{ask:?} in {text}");
+            assert_eq!(text.contains(ask.facts().rpc), is_named, "{ask:?} in {text}");
         }
     }
 }

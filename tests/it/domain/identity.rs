@@ -50,7 +50,7 @@ fn only_a_named_stranger_is_refused_and_never_an_abort() {
                             agent_id: "stranger".into(),
                             owner_agent_id: "owner".into(),
                             tab_group_id: Some("tabs-1".into()),
-                            rpc: command.ask.rpc(),
+                            rpc: command.ask.facts().rpc,
                             key: run.key(),
                         };
                         assert_eq!(refusal, said);

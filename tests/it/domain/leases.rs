@@ -66,7 +66,7 @@ fn a_holders_call_needs_the_epoch_that_the_run_has() {
                 Err(Refusal::LeaseLost { rpc, asked: said, epoch, released, run: summary, .. }) => {
                     assert_eq!(
                         (rpc, said, epoch, released),
-                        (call.ask.rpc(), asked.unwrap_or(0).into(), 1.into(), false)
+                        (call.ask.facts().rpc, asked.unwrap_or(0).into(), 1.into(), false)
                     );
                     assert_eq!(summary, run.summary());
                 }
