@@ -4,7 +4,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use super::Metadata;
@@ -127,6 +127,13 @@ impl Content {
 
     pub(super) fn weight(&self) -> usize {
         self.text.len()
+    }
+}
+
+/// A content is in a request's digest by its own digest.
+impl Serialize for Content {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.digest.serialize(serializer)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 use super::{
     Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Resume, Start, Suspend, SuspensionTerms, Update,
 };
@@ -12,81 +14,120 @@ use crate::domain::{
 };
 
 /// What an ask brings: a thing that several bring stands at one place. What it does not bring is none, or empty.
-#[derive(Clone, Copy, Debug, Default)]
+///
+/// What is serialized is in each request's [digest](crate::domain::Command::digest): names and order never change, and a
+/// field that comes later is left out where it is none.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Brought<'a> {
     /// What it says of leases and time.
+    #[serde(skip)]
     pub terms: Terms<'a>,
     /// The orchestration task that the run belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub task_thread_id: Option<&'a str>,
     /// The agent that is to own the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<&'a str>,
     /// The run's route and its links.
+    #[serde(flatten)]
     pub links: Option<&'a LinksChange>,
     /// The reason for which the run is to end.
+    #[serde(flatten)]
     pub why: Option<&'a Ending>,
     /// The reason of what does not end the run.
+    #[serde(rename = "failureReason", skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'a str>,
     /// Labels to set.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<&'a Labels>,
     /// Keys of labels to drop.
+    #[serde(rename = "removeLabels", skip_serializing_if = "Option::is_none")]
     pub labels_dropped: Option<&'a BTreeSet<String>>,
     /// The merge patch on the metadata, unless it is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<&'a Metadata>,
     /// What is to be taken out.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub redaction: Option<&'a Redaction>,
     /// What the run is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<&'a Content>,
     /// What came of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<&'a Content>,
     /// Links to be added.
+    #[serde(rename = "addedLinks", skip_serializing_if = "<[Link]>::is_empty")]
     pub added: &'a [Link],
     /// The run that started this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<&'a str>,
     /// The run that this one goes on with.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub continues_run_id: Option<&'a str>,
-    /// The lifecycle that the run is to be pinned to.
+    /// The lifecycle that the run is to be pinned to, as it was sent: a retry means the same whatever was put meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<&'a LifecycleName>,
     /// The phase that the run is to be in.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<&'a str>,
     /// The iteration that the run has come to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u32>,
     /// The highest iteration that the run may come to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u32>,
     /// What happens to the run above that.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations_then: Option<LimitThen>,
     /// The run's priority among those that wait for a claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
     /// The kind of thing that the run waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'a str>,
     /// What is said of the suspension.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub suspension: Option<&'a SuspensionTerms>,
     /// The claimer's own request, by which a claim is remembered apart from any run: a claim notes it, and a claim that
-    /// is given back forgets it.
+    /// is given back forgets it. It has a digest of its own.
+    #[serde(skip)]
     pub claim_request: Option<&'a Request>,
     /// The lease of a claim that is given back for its claimer.
+    #[serde(skip)]
     pub given_back: Option<LeaseEpoch>,
 }
 
 /// What an ask says of leases and time, which are in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Terms<'a> {
     /// The lease that the caller holds; of a claim, the one that it follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_epoch: Option<LeaseEpoch>,
     /// The duration of the lease that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_ttl_ms: Option<u64>,
     /// The time that the new run may be pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timeout_ms: Option<u64>,
     /// The time that the run may be running.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
     /// The time that a run may go on which is to be aborted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
     /// The limit on running runs with the run's value of a label, for the lease that is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_running: Option<&'a MaxRunning>,
     /// The claim was not begun.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_begun: bool,
     /// The time that the run may be ready after its suspension.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_timeout_ms: Option<u64>,
     /// The suspended run counts towards `max_running` all the same.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_slot: bool,
 }
 
@@ -225,7 +266,7 @@ impl Start {
             task_thread_id: Some(task_thread_id),
             agent_id: agent_id.as_deref(),
             links: Some(links),
-            labels: Some(labels),
+            labels: Some(labels).filter(|labels| !labels.is_empty()),
             metadata: patch(metadata),
             input: input.as_ref(),
             parent_run_id: parent_run_id.as_deref(),
@@ -246,8 +287,8 @@ impl Update {
         Brought {
             terms: Terms { lease_epoch: *lease_epoch, ..Terms::default() },
             links: Some(links),
-            labels: Some(&labels.set),
-            labels_dropped: Some(&labels.remove),
+            labels: Some(&labels.set).filter(|set| !set.is_empty()),
+            labels_dropped: Some(&labels.remove).filter(|keys| !keys.is_empty()),
             metadata: patch(metadata),
             result: result.as_ref(),
             added,

@@ -1,18 +1,11 @@
 //! The digest of a command: by it a retry is told from another request under the same `request_id`. Frozen: digests are
 //! compared with those in the ledger.
 
-use std::borrow::Cow;
-
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::Command;
-use crate::domain::lifecycle::{LifecycleName, LimitThen};
-use crate::domain::{
-    Ask, Brought, Claim, Complete, Content, ContentDigest, End, Ending, LabelsChange, LeaseEpoch, Link, LinksChange,
-    MaxRunning, Metadata, Priority, Redaction, Release, RequestAbort, Resume, Revision, Start, Suspend,
-    SuspensionTerms, Update,
-};
+use crate::domain::{Ask, Brought, Revision, Start, Terms};
 
 /// The fields that a retry must repeat.
 #[derive(Serialize)]
@@ -26,86 +19,9 @@ struct Asked<'a> {
     expected_revision: Option<Revision>,
     #[serde(skip_serializing_if = "Option::is_none")]
     acting_agent: Option<&'a str>,
-    #[serde(skip_serializing_if = "Terms::is_empty")]
+    #[serde(skip_serializing_if = "is_empty")]
     terms: Terms<'a>,
-    changes: Changes<'a>,
-}
-
-/// The fields of a command about leases and time.
-#[derive(Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Terms<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease_epoch: Option<LeaseEpoch>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease_ttl_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start_timeout_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run_timeout_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    grace_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_running: Option<&'a MaxRunning>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    not_begun: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ready_timeout_ms: Option<u64>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    keep_slot: bool,
-}
-
-impl Terms<'_> {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// The fields that a command asks to set.
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Changes<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    task_thread_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent_id: Option<&'a str>,
-    #[serde(flatten)]
-    links: Option<&'a LinksChange>,
-    #[serde(flatten)]
-    ending: Option<Cow<'a, Ending>>,
-    #[serde(flatten)]
-    labels: Option<Cow<'a, LabelsChange>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<&'a Metadata>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    redaction: Option<&'a Redaction>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<ContentDigest>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<ContentDigest>,
-    #[serde(skip_serializing_if = "<[Link]>::is_empty")]
-    added_links: &'a [Link],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parent_run_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    continues_run_id: Option<&'a str>,
-    /// As it was sent, so that a retry means the same whatever was put meanwhile.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lifecycle: Option<&'a LifecycleName>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    phase: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    iteration: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_iterations: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_iterations_then: Option<LimitThen>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    priority: Option<Priority>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kind: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    suspension: Option<&'a SuspensionTerms>,
+    changes: Brought<'a>,
 }
 
 impl Command {
@@ -113,14 +29,14 @@ impl Command {
     /// the acting agent, without the `request_id`.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
-        let (terms, changes) = said(&self.ask);
+        let changes = self.ask.brought();
         digest(&Asked {
             rpc: self.ask.facts().rpc,
             deferred: matches!(self.ask, Ask::Start(Start { deferred: true, .. })),
             run_id: &self.key.run_id,
             expected_revision: self.expected_revision,
             acting_agent: self.principal.agent_id.as_deref(),
-            terms,
+            terms: changes.terms,
             changes,
         })
     }
@@ -130,99 +46,8 @@ fn digest(asked: &Asked<'_>) -> [u8; 32] {
     Sha256::digest(serde_json::to_vec(asked).expect("strings and numbers serialize")).into()
 }
 
-fn said(ask: &Ask) -> (Terms<'_>, Changes<'_>) {
-    let holder = |lease_epoch| Terms { lease_epoch, ..Terms::default() };
-    let Brought { metadata, input, result, added: added_links, phase, .. } = ask.brought();
-    let (input, result) = (input.map(Content::digest), result.map(Content::digest));
-    match ask {
-        Ask::Start(start) => {
-            let Start {
-                deferred: _,
-                task_thread_id,
-                agent_id,
-                links,
-                labels,
-                metadata: _,
-                lease_ttl_ms,
-                start_timeout_ms,
-                run_timeout_ms,
-                input: _,
-                parent_run_id,
-                continues_run_id,
-                lifecycle,
-                phase: _,
-                max_iterations,
-                max_iterations_then,
-                priority,
-            } = start;
-            let (lease_ttl_ms, start_timeout_ms, run_timeout_ms) = (*lease_ttl_ms, *start_timeout_ms, *run_timeout_ms);
-            let labels = LabelsChange { set: labels.clone(), ..LabelsChange::default() };
-            let changes = Changes {
-                task_thread_id: Some(task_thread_id),
-                agent_id: agent_id.as_deref(),
-                links: Some(links),
-                labels: Some(Cow::Owned(labels)),
-                metadata,
-                input,
-                parent_run_id: parent_run_id.as_deref(),
-                continues_run_id: continues_run_id.as_deref(),
-                lifecycle: lifecycle.as_ref(),
-                phase,
-                max_iterations: *max_iterations,
-                max_iterations_then: *max_iterations_then,
-                priority: *priority,
-                ..Changes::default()
-            };
-            (Terms { lease_ttl_ms, start_timeout_ms, run_timeout_ms, ..Terms::default() }, changes)
-        }
-        Ask::Update(update) => {
-            let Update { lease_epoch, links, labels, iteration, suspension, priority, .. } = update;
-            let (links, labels, iteration) = (Some(links), Some(Cow::Borrowed(labels)), *iteration);
-            let written = Changes { links, labels, metadata, result, added_links, ..Changes::default() };
-            let suspension = Some(suspension).filter(|terms| !terms.is_empty());
-            (holder(*lease_epoch), Changes { phase, iteration, suspension, priority: *priority, ..written })
-        }
-        Ask::Suspend(Suspend { lease_epoch, kind, terms, ready_timeout_ms, keep_slot, phase: _ }) => {
-            let (kind, suspension) = (Some(kind.as_str()), Some(terms));
-            let terms = Terms { ready_timeout_ms: *ready_timeout_ms, keep_slot: *keep_slot, ..holder(*lease_epoch) };
-            (terms, Changes { phase, kind, suspension, ..Changes::default() })
-        }
-        Ask::Resume(Resume { reason, phase: _, lease_ttl_ms, max_running, max_iterations }) => {
-            let (lease_ttl_ms, max_running) = (*lease_ttl_ms, max_running.as_ref());
-            let why = Ending { failure_reason: reason.clone(), reason_code: None };
-            let changes = Changes { ending: Some(Cow::Owned(why)), phase, ..Changes::default() };
-            let terms = Terms { lease_ttl_ms, max_running, ..Terms::default() };
-            (terms, Changes { max_iterations: *max_iterations, ..changes })
-        }
-        Ask::Complete(Complete { lease_epoch, metadata: _, result: _, added: _, phase: _ }) => {
-            (holder(*lease_epoch), Changes { metadata, result, added_links, phase, ..Changes::default() })
-        }
-        Ask::Abort(End { lease_epoch, why, result: _, phase: _ })
-        | Ask::Fail(End { lease_epoch, why, result: _, phase: _ }) => {
-            (holder(*lease_epoch), Changes { ending: Some(Cow::Borrowed(why)), result, phase, ..Changes::default() })
-        }
-        // A claim of `ClaimNextRun` has no digest of its own: its claimer's request has.
-        Ask::Claim(Claim { expected_epoch, lease_ttl_ms, max_running, only: _, request: _ }) => {
-            let terms = Terms {
-                lease_epoch: *expected_epoch,
-                lease_ttl_ms: Some(*lease_ttl_ms),
-                max_running: max_running.as_ref(),
-                ..Terms::default()
-            };
-            (terms, Changes::default())
-        }
-        Ask::Release(Release { lease_epoch, not_begun }) => {
-            (Terms { not_begun: *not_begun, ..holder(*lease_epoch) }, Changes::default())
-        }
-        Ask::RequestAbort(RequestAbort { reason, grace_ms }) => {
-            let why = Ending { failure_reason: reason.clone(), reason_code: None };
-            let terms = Terms { grace_ms: *grace_ms, ..Terms::default() };
-            (terms, Changes { ending: Some(Cow::Owned(why)), ..Changes::default() })
-        }
-        Ask::Redact(redaction) => (Terms::default(), Changes { redaction: Some(redaction), ..Changes::default() }),
-        // Nothing but the run is asked for; or no caller retries the ask under a `request_id`.
-        Ask::Archive | Ask::Restore | Ask::GiveBack(_) | Ask::Sweep => (Terms::default(), Changes::default()),
-    }
+fn is_empty(terms: &Terms<'_>) -> bool {
+    *terms == Terms::default()
 }
 
 #[cfg(test)]
@@ -230,7 +55,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::{Agents, Labels, Principal, RedactedPath, Request, Route, RunKey};
+    use crate::domain::lifecycle::{LifecycleName, LimitThen};
+    use crate::domain::{
+        Agents, Claim, Complete, Content, End, Ending, Labels, LabelsChange, Link, LinksChange, MaxRunning, Metadata,
+        Principal, Priority, RedactedPath, Redaction, Release, Request, RequestAbort, Resume, Route, RunKey, Suspend,
+        SuspensionTerms, Update,
+    };
 
     fn hex(digest: [u8; 32]) -> String {
         digest.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
@@ -261,6 +91,33 @@ mod tests {
         [("z".into(), "1".into()), ("a".into(), "🦀".into())].into()
     }
 
+    fn command(ask: Ask) -> Command {
+        Command {
+            key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
+            ask,
+            expected_revision: Some(0.into()),
+            request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
+            principal: Principal::claimed("acting".into()),
+            oversize: Vec::new(),
+            prepared: crate::domain::Prepared::default(),
+            trace: None,
+            agents: Agents::All,
+        }
+    }
+
+    fn content() -> Content {
+        Content::from(&metadata())
+    }
+
+    fn link() -> Link {
+        let (rel, target) = ("report".into(), "https://example.org/ü".into());
+        Link { rel, target, sha256: None, media_type: Some("text/plain".into()), summary: None }
+    }
+
+    fn terms() -> SuspensionTerms {
+        SuspensionTerms { reason: Some("why".into()), resume_hint: Some("how".into()), timeout_ms: Some(12_000) }
+    }
+
     fn labels_change() -> LabelsChange {
         LabelsChange { set: labels(), remove: ["old".into(), "gone".into()].into() }
     }
@@ -269,7 +126,7 @@ mod tests {
     /// that were applied before it would be refused.
     #[test]
     fn a_digest_never_changes() {
-        let (links, metadata) = (links(), metadata());
+        let (links, metadata, why, labels) = (links(), metadata(), why(), labels_change());
         let asked = Asked {
             rpc: "StartRun",
             deferred: true,
@@ -277,14 +134,15 @@ mod tests {
             expected_revision: Some(0.into()),
             acting_agent: Some("acting"),
             terms: Terms::default(),
-            changes: Changes {
+            changes: Brought {
                 task_thread_id: Some("task"),
                 agent_id: Some("agent"),
                 links: Some(&links),
-                ending: Some(Cow::Owned(why())),
-                labels: Some(Cow::Owned(labels_change())),
+                why: Some(&why),
+                labels: Some(&labels.set),
+                labels_dropped: Some(&labels.remove),
                 metadata: Some(&metadata),
-                ..Changes::default()
+                ..Brought::default()
             },
         };
         assert_eq!(hex(digest(&asked)), "69a4c9ba91f59c1bfbd9b3ecee9465241926e61bdbab3f2c299aaf214d10a52f");
@@ -361,18 +219,85 @@ mod tests {
                 "1fd1e90e98fd435464d0d61bbdf37678355be3f8d01ea25053ae9c614794b591",
             ),
         ] {
-            let command = Command {
-                key: RunKey { namespace: "default".into(), run_id: "run-1".into() },
-                ask,
-                expected_revision: Some(0.into()),
-                request: Some(Request { id: "not part of it".into(), digest: [0; 32] }),
-                principal: Principal::claimed("acting".into()),
-                oversize: Vec::new(),
-                prepared: crate::domain::Prepared::default(),
-                trace: None,
-                agents: Agents::All,
-            };
-            assert_eq!(hex(command.digest()), digest, "{}", command.ask.facts().rpc);
+            assert_eq!(hex(command(ask).digest()), digest);
+        }
+    }
+
+    #[test]
+    fn the_digest_of_what_came_with_phases_and_contents_never_changes() {
+        let lease_epoch = Some(3.into());
+        for (ask, digest) in [
+            (
+                Ask::Start(Start {
+                    task_thread_id: "task".into(),
+                    labels: labels(),
+                    lease_ttl_ms: Some(4_000),
+                    input: Some(content()),
+                    parent_run_id: Some("parent".into()),
+                    continues_run_id: Some("before".into()),
+                    lifecycle: LifecycleName::parse("loop@3"),
+                    phase: Some("plan".into()),
+                    max_iterations: Some(7),
+                    max_iterations_then: Some(LimitThen::Abort),
+                    priority: Priority::of(5),
+                    ..Start::default()
+                }),
+                "957bccd9198f02ed9aa02eaa73f724b01a1852272cf7f53a56301a6a35dd8a27",
+            ),
+            (
+                Ask::Update(Update {
+                    labels: LabelsChange { remove: ["old".into()].into(), ..LabelsChange::default() },
+                    result: Some(content()),
+                    added: vec![link()],
+                    phase: Some("work".into()),
+                    iteration: Some(8),
+                    suspension: terms(),
+                    priority: Priority::of(-6),
+                    ..Update::default()
+                }),
+                "83455937374f86fde1a15ecac30a2eadadb116cf938044037019e5116957f723",
+            ),
+            (
+                Ask::Complete(Complete {
+                    result: Some(content()),
+                    added: vec![link()],
+                    phase: Some("done".into()),
+                    ..Complete::default()
+                }),
+                "2a9a6c91f292ae513a1120736be42b662a202417d42e3d9910fdc1e0b8766e9e",
+            ),
+            (
+                Ask::Fail(End { result: Some(content()), phase: Some("broken".into()), ..End::default() }),
+                "1883e95f077c79a8fbe8f16d0fc6619182560a73b33f0989a9b179e66874562d",
+            ),
+            (
+                Ask::Suspend(Suspend {
+                    lease_epoch,
+                    kind: "HELP".into(),
+                    terms: terms(),
+                    ready_timeout_ms: Some(10_000),
+                    keep_slot: true,
+                    phase: Some("asking".into()),
+                }),
+                "14106e35f4a1d05a5b48eb66cc73443b2953fd4d3da17554586e1f889f627255",
+            ),
+            (
+                Ask::Suspend(Suspend { kind: "HELP".into(), ..Suspend::default() }),
+                "e14b0b4a7f62f2cf9cdb1b1eb5aee6152621fc2e5ee8ddc6115c6cc2e1bbecc1",
+            ),
+            (
+                Ask::Resume(Resume {
+                    reason: Some("go on".into()),
+                    phase: Some("work".into()),
+                    lease_ttl_ms: Some(11_000),
+                    max_running: Some(MaxRunning { label: "instance".into(), limit: 2 }),
+                    max_iterations: Some(9),
+                }),
+                "7a59277c7ec5a7c1a617a7d124adce1b59c3912af848336d9806f6810c45d159",
+            ),
+            (Ask::Resume(Resume::default()), "e5041d20ee5bf83df105ef5ae3ea23812785cd7a6efef3aa78eb3af8b81fe499"),
+        ] {
+            assert_eq!(hex(command(ask).digest()), digest);
         }
     }
 }
