@@ -35,8 +35,8 @@ pub use self::limits::Limits;
 use self::queue::Candidate;
 use self::queues::{Claimer, QueueKey, Queues};
 use crate::domain::{
-    self, Agents, Ask, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey, Take,
-    TraceContext,
+    self, Agents, Ask, Cause, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
+    Take, TraceContext,
 };
 use crate::engine::{self, Engine};
 use crate::feed::Feed;
@@ -270,47 +270,34 @@ impl Claims {
                 candidate.decided(Outcome::Claimed);
                 Ok(Some(Granted { run: answer.run, replayed: false }))
             }
-            Err(engine::Failure::Refused(refusal)) => match *refusal {
-                // Another attempt of the same request was quicker, perhaps on another replica.
-                Refusal::ClaimedBefore { .. } => {
-                    candidate.decided(Outcome::Waits);
-                    self.replay(claim).await
-                }
-                Refusal::MaxRunning { running, .. } => {
-                    candidate.refused(&*self.runs, &running).await.map_err(Failure::Store)?;
-                    Ok(None)
-                }
-                // Another caller took or ended the run first.
-                Refusal::RevisionMismatch { .. }
-                | Refusal::InvalidTransition { .. }
-                | Refusal::LeaseHeld { .. }
-                | Refusal::LeaseLost { .. }
-                | Refusal::NotOwner { .. }
-                | Refusal::RunNotFound { .. }
-                | Refusal::RunExpired { .. }
-                | Refusal::RunSuspended { .. }
-                | Refusal::RunNotRunning { .. } => {
-                    candidate.decided(Outcome::Lost);
-                    Ok(None)
-                }
-                refusal @ (Refusal::RequestIdReused { .. }
-                | Refusal::RunNotTerminal { .. }
-                | Refusal::RunNotPending { .. }
-                | Refusal::RunBegun { .. }
-                | Refusal::RunIdConflict { .. }
-                | Refusal::NamespaceNotFound { .. }
-                | Refusal::QuotaExceeded { .. }
-                | Refusal::LifecycleNotFound { .. }
-                | Refusal::LifecycleUnsupported { .. }
-                | Refusal::InvalidPhase { .. }
-                | Refusal::IterationLimit { .. }
-                | Refusal::CompletionIncomplete { .. }
-                | Refusal::SelfRaise { .. }
-                | Refusal::BudgetExceeded { .. }
-                | Refusal::InvalidFields(_)) => Err(Failure::Engine(engine::Failure::Refused(Box::new(refusal)))),
-            },
+            Err(engine::Failure::Refused(refusal)) => self.refused(claim, candidate, refusal).await,
             // Dropped, the candidate waits for the next claimer.
             Err(failure) => Err(Failure::Engine(failure)),
+        }
+    }
+
+    async fn refused(
+        &self,
+        claim: &Claim,
+        candidate: Candidate<'_>,
+        refusal: Box<Refusal>,
+    ) -> Result<Option<Granted>, Failure> {
+        if let Refusal::MaxRunning { running, .. } = &*refusal {
+            candidate.refused(&*self.runs, running).await.map_err(Failure::Store)?;
+            return Ok(None);
+        }
+        if let Refusal::ClaimedBefore { .. } = &*refusal {
+            // Another attempt of the same request was quicker, perhaps on another replica.
+            candidate.decided(Outcome::Waits);
+            return self.replay(claim).await;
+        }
+        match refusal.cause() {
+            // Another caller took or ended the run first.
+            Cause::Run => {
+                candidate.decided(Outcome::Lost);
+                Ok(None)
+            }
+            Cause::Lifecycle | Cause::Call => Err(Failure::Engine(engine::Failure::Refused(refusal))),
         }
     }
 }

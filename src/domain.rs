@@ -52,7 +52,7 @@ pub use changes::Changes;
 pub use command::{Command, Prepared, Request};
 pub use content::{Content, ContentDigest, Hash};
 pub use epoch::{LeaseEpoch, LedgerEpoch};
-pub use event::{Event, EventType};
+pub use event::{Event, EventOf, EventType};
 pub use filter::{AtRest, Filter};
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};
 pub use lifecycle::{
@@ -71,7 +71,7 @@ pub use principal::{Agents, Identity, Principal, PrincipalKind};
 pub use priority::Priority;
 pub use ready::{Ready, Take, Unbegun};
 pub use redaction::{RedactedPath, Redaction};
-pub use refusal::{Refusal, Violation};
+pub use refusal::{Cause, Refusal, Violation};
 pub use retention::Retention;
 pub use revision::Revision;
 pub use run::{

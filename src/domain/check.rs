@@ -4,7 +4,7 @@ use super::decide::{ITERATION_LIMIT, decide};
 use super::decision::{Context, Decision};
 use super::evolve::evolve;
 use super::{
-    Agents, Ask, Changes, Command, Complete, End, Event, EventType, Found, Lifecycle, LifecycleFound, Namespace,
+    Agents, Ask, Cause, Changes, Command, Complete, End, Event, EventType, Found, Lifecycle, LifecycleFound, Namespace,
     Principal, Refusal, Revision, Run, RunId, RunKey, Start, Status, Time, Update,
 };
 
@@ -95,42 +95,9 @@ pub fn check_run(
     });
     let from = run.map(|run| run.status);
     let allowed = to.map_or(matches!(outcome, Ok(Outcome::Applied)), |to| {
-        Status::allows(from, to) && !outcome.as_ref().is_err_and(is_by_lifecycle)
+        Status::allows(from, to) && !outcome.as_ref().is_err_and(|refusal| refusal.cause() == Cause::Lifecycle)
     });
     Check { from, allowed, outcome }
-}
-
-/// Whether it is the lifecycle of the run that refuses the transition, whoever asks and whatever else the call says. What
-/// a completion requires may come with it.
-fn is_by_lifecycle(refusal: &Refusal) -> bool {
-    match refusal {
-        Refusal::InvalidPhase { .. }
-        | Refusal::IterationLimit { .. }
-        | Refusal::LifecycleNotFound { .. }
-        | Refusal::LifecycleUnsupported { .. } => true,
-        Refusal::RequestIdReused { .. }
-        | Refusal::RunNotFound { .. }
-        | Refusal::RunExpired { .. }
-        | Refusal::RunIdConflict { .. }
-        | Refusal::NotOwner { .. }
-        | Refusal::LeaseLost { .. }
-        | Refusal::LeaseHeld { .. }
-        | Refusal::MaxRunning { .. }
-        | Refusal::RevisionMismatch { .. }
-        | Refusal::InvalidTransition { .. }
-        | Refusal::RunNotRunning { .. }
-        | Refusal::RunNotTerminal { .. }
-        | Refusal::RunNotPending { .. }
-        | Refusal::RunBegun { .. }
-        | Refusal::ClaimedBefore { .. }
-        | Refusal::NamespaceNotFound { .. }
-        | Refusal::QuotaExceeded { .. }
-        | Refusal::RunSuspended { .. }
-        | Refusal::SelfRaise { .. }
-        | Refusal::BudgetExceeded { .. }
-        | Refusal::CompletionIncomplete { .. }
-        | Refusal::InvalidFields(_) => false,
-    }
 }
 
 /// Whether a step above a limit of iterations ends the run, or suspends it.

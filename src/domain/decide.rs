@@ -331,22 +331,7 @@ fn event(
         suspension::is_executor_shown(run, command, &changes).then_some(crate::domain::Executor::Caller)
     };
     let from = run.map(|run| run.status);
-    let to = match event_type {
-        EventType::Created => command.ask.facts().leads_to,
-        EventType::Started | EventType::Claimed | EventType::Resumed => Some(Status::Running),
-        EventType::Completed => Some(Status::Completed),
-        EventType::Aborted => Some(Status::Aborted),
-        EventType::Failed => Some(Status::Failed),
-        EventType::Updated
-        | EventType::Released
-        | EventType::AbortRequested
-        | EventType::LateReported
-        | EventType::Ready
-        | EventType::Suspended
-        | EventType::Archived
-        | EventType::Restored
-        | EventType::Redacted => from,
-    };
+    let to = event_type.facts().leads_to.or(from).or(command.ask.facts().leads_to);
     let mut event = Event {
         key: command.key.clone(),
         revision: run.map_or(Revision::FIRST, |run| run.revision.next()),

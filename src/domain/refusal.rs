@@ -258,35 +258,57 @@ impl Refusal {
     /// The reason, for programs: never changes.
     #[must_use]
     pub fn reason(&self) -> &'static str {
+        self.facts().0
+    }
+
+    /// What it is that refuses.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        self.facts().1
+    }
+
+    #[rustfmt::skip]
+    fn facts(&self) -> (&'static str, Cause) {
         match self {
-            Self::RequestIdReused { .. } => "REQUEST_ID_REUSED",
-            Self::RunNotFound { .. } => "RUN_NOT_FOUND",
-            Self::RunExpired { .. } => "RUN_EXPIRED",
-            Self::RunIdConflict { .. } => "RUN_ID_CONFLICT",
-            Self::NotOwner { .. } => "NOT_OWNER",
-            Self::LeaseLost { .. } => "LEASE_LOST",
-            Self::LeaseHeld { .. } => "LEASE_HELD",
-            Self::MaxRunning { .. } => "MAX_RUNNING",
-            Self::RevisionMismatch { .. } => "REVISION_MISMATCH",
-            Self::InvalidTransition { .. } => "INVALID_TRANSITION",
-            Self::RunNotRunning { .. } => "RUN_NOT_RUNNING",
-            Self::RunNotPending { .. } => "RUN_NOT_PENDING",
-            Self::RunNotTerminal { .. } => "RUN_NOT_TERMINAL",
-            Self::RunBegun { .. } => "RUN_BEGUN",
-            Self::ClaimedBefore { .. } => "CLAIMED_BEFORE",
-            Self::NamespaceNotFound { .. } => "NAMESPACE_NOT_FOUND",
-            Self::QuotaExceeded { .. } => "QUOTA_EXCEEDED",
-            Self::LifecycleNotFound { .. } => "LIFECYCLE_NOT_FOUND",
-            Self::LifecycleUnsupported { .. } => "LIFECYCLE_UNSUPPORTED",
-            Self::InvalidPhase { .. } => "INVALID_PHASE",
-            Self::IterationLimit { .. } => "ITERATION_LIMIT",
-            Self::RunSuspended { .. } => "RUN_SUSPENDED",
-            Self::SelfRaise { .. } => "SELF_RAISE",
-            Self::BudgetExceeded { .. } => "BUDGET_EXCEEDED",
-            Self::CompletionIncomplete { .. } => "COMPLETION_INCOMPLETE",
-            Self::InvalidFields(_) => "INVALID_FIELD",
+            Self::RequestIdReused { .. }        => ("REQUEST_ID_REUSED",      Cause::Call),
+            Self::RunNotFound { .. }            => ("RUN_NOT_FOUND",          Cause::Run),
+            Self::RunExpired { .. }             => ("RUN_EXPIRED",            Cause::Run),
+            Self::RunIdConflict { .. }          => ("RUN_ID_CONFLICT",        Cause::Call),
+            Self::NotOwner { .. }               => ("NOT_OWNER",              Cause::Run),
+            Self::LeaseLost { .. }              => ("LEASE_LOST",             Cause::Run),
+            Self::LeaseHeld { .. }              => ("LEASE_HELD",             Cause::Run),
+            Self::MaxRunning { .. }             => ("MAX_RUNNING",            Cause::Call),
+            Self::RevisionMismatch { .. }       => ("REVISION_MISMATCH",      Cause::Run),
+            Self::InvalidTransition { .. }      => ("INVALID_TRANSITION",     Cause::Run),
+            Self::RunNotRunning { .. }          => ("RUN_NOT_RUNNING",        Cause::Run),
+            Self::RunNotPending { .. }          => ("RUN_NOT_PENDING",        Cause::Run),
+            Self::RunNotTerminal { .. }         => ("RUN_NOT_TERMINAL",       Cause::Run),
+            Self::RunBegun { .. }               => ("RUN_BEGUN",              Cause::Run),
+            Self::ClaimedBefore { .. }          => ("CLAIMED_BEFORE",         Cause::Call),
+            Self::NamespaceNotFound { .. }      => ("NAMESPACE_NOT_FOUND",    Cause::Call),
+            Self::QuotaExceeded { .. }          => ("QUOTA_EXCEEDED",         Cause::Call),
+            Self::LifecycleNotFound { .. }      => ("LIFECYCLE_NOT_FOUND",    Cause::Lifecycle),
+            Self::LifecycleUnsupported { .. }   => ("LIFECYCLE_UNSUPPORTED",  Cause::Lifecycle),
+            Self::InvalidPhase { .. }           => ("INVALID_PHASE",          Cause::Lifecycle),
+            Self::IterationLimit { .. }         => ("ITERATION_LIMIT",        Cause::Lifecycle),
+            Self::RunSuspended { .. }           => ("RUN_SUSPENDED",          Cause::Run),
+            Self::SelfRaise { .. }              => ("SELF_RAISE",             Cause::Call),
+            Self::BudgetExceeded { .. }         => ("BUDGET_EXCEEDED",        Cause::Call),
+            Self::CompletionIncomplete { .. }   => ("COMPLETION_INCOMPLETE",  Cause::Call),
+            Self::InvalidFields(_)              => ("INVALID_FIELD",          Cause::Call),
         }
     }
+}
+
+/// What it is that refuses a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// How the run stands, or who has it: another caller may have been quicker.
+    Run,
+    /// The run's lifecycle, whoever asks and whatever else the call says.
+    Lifecycle,
+    /// What the call says, or brings too little of; or the room that other runs leave.
+    Call,
 }
 
 /// A violation: one field that is wrong in a request.

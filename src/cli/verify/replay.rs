@@ -8,7 +8,7 @@ use crate::domain::ids::request_key;
 use crate::domain::redaction::REDACTED;
 use crate::domain::sides::contents::ContentsOf;
 use crate::domain::{
-    ContentDigest, ContentTable, Event, EventType, Hash, Link, Revision, Route, Run, RunId, RunKey, Status, Time,
+    ContentDigest, ContentTable, Event, EventOf, Hash, Link, Revision, Route, Run, RunId, RunKey, Status, Time,
 };
 use crate::store::inspect::{ActiveRow, EventRow, RunRow};
 use crate::store::json::{self, EventColumns, RunColumns};
@@ -126,28 +126,16 @@ impl<'a> Replay<'a> {
         }
         let before = self.run.as_ref().map(|run| run.status);
         said.same("event.from", &before, &event.from);
-        let allowed = match event.event_type {
-            EventType::Updated => event.from == Some(event.to) && !event.to.is_terminal(),
-            EventType::Claimed
-            | EventType::Released
-            | EventType::AbortRequested
-            | EventType::Ready
-            | EventType::Suspended
-            | EventType::Resumed => event.from == Some(Status::Running) && event.to == Status::Running,
-            EventType::Archived => {
-                let is_archived = self.run.as_ref().is_some_and(|run| run.archived_at.is_some());
-                event.from == Some(event.to) && event.to.is_terminal() && !is_archived
-            }
-            EventType::Restored => {
-                event.from == Some(event.to) && self.run.as_ref().is_some_and(|run| run.archived_at.is_some())
-            }
-            EventType::Redacted => event.from == Some(event.to),
-            EventType::LateReported => {
-                event.from == Some(event.to) && self.run.as_ref().is_some_and(|run| run.supervision.presumed)
-            }
-            EventType::Created | EventType::Started | EventType::Completed | EventType::Aborted | EventType::Failed => {
-                Status::allows(event.from, event.to)
-            }
+        let (run, stays) = (self.run.as_ref(), event.from == Some(event.to));
+        let is_archived = run.is_some_and(|run| run.archived_at.is_some());
+        let allowed = match event.event_type.facts().of {
+            EventOf::Step => Status::allows(event.from, event.to),
+            EventOf::Active => stays && !event.to.is_terminal(),
+            EventOf::Running => stays && event.to == Status::Running,
+            EventOf::Ended => stays && event.to.is_terminal() && !is_archived,
+            EventOf::Archived => stays && is_archived,
+            EventOf::Presumed => stays && run.is_some_and(|run| run.supervision.presumed),
+            EventOf::Any => stays,
         };
         // Times never fall within a run; a run after another one may bear an earlier time, where the clock was set back.
         if let Some(at) = self.run.as_ref().map(|run| run.updated_at).filter(|at| event.at < *at) {

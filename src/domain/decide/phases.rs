@@ -8,7 +8,7 @@ use crate::domain::lifecycle::{LifecycleName, LimitThen, Requirement};
 use crate::domain::sides::lifecycles;
 use crate::domain::{
     Ask, Brought, Changes, Command, Declared, Event, EventType, LifecycleFound, Refinements, RefinementsChange,
-    Refusal, Run, RunKey, Start, Violation,
+    Refusal, Run, RunKey, Start, Status, Violation,
 };
 
 /// The `reason_code` of a run that was aborted because it would have begun one iteration too many.
@@ -113,25 +113,14 @@ pub(super) fn add(
     event_type: EventType,
     changes: &mut Changes,
 ) -> Result<(), Refusal> {
-    let ends = match event_type {
-        EventType::Created
-        | EventType::Started
-        | EventType::Updated
-        | EventType::Suspended
-        | EventType::Resumed
-        | EventType::Ready => false,
-        EventType::Completed | EventType::Aborted | EventType::Failed => true,
-        EventType::Claimed
-        | EventType::Released
-        | EventType::AbortRequested
-        | EventType::Archived
-        | EventType::Restored
-        | EventType::Redacted => return Ok(()),
-        EventType::LateReported => {
-            reported_late(run, command, context, changes);
-            return Ok(());
-        }
-    };
+    if event_type == EventType::LateReported {
+        reported_late(run, command, context, changes);
+    }
+    let facts = event_type.facts();
+    if !facts.moves {
+        return Ok(());
+    }
+    let ends = facts.leads_to.is_some_and(Status::is_terminal);
     if let (EventType::Resumed, Ask::Claim(_), Some(run)) = (event_type, &command.ask, run) {
         given(run, context, changes);
         return Ok(());
