@@ -31,7 +31,31 @@ pub enum Access {
     Inspect,
 }
 
+/// The runs and namespaces that an access is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// None: it is no access to runs.
+    Nothing,
+    /// The runs of the namespace that the call's headers name, as the agent that they name.
+    Headers,
+    /// A namespace, which the request names.
+    Request,
+    /// All namespaces.
+    Everywhere,
+}
+
 impl Access {
+    /// The runs and namespaces that it is to.
+    #[must_use]
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::Open | Self::Identify => Scope::Nothing,
+            Self::Read | Self::Report | Self::Resume | Self::Redact | Self::Declare => Scope::Headers,
+            Self::Know | Self::Settle | Self::Export => Scope::Request,
+            Self::Inspect | Self::Govern => Scope::Everywhere,
+        }
+    }
+
     /// The access that a path of the port needs; none for a method that this port does not have.
     #[must_use]
     pub fn of(path: &str) -> Option<Self> {

@@ -21,7 +21,7 @@ use self::sessions::Sessions;
 use super::names::Names;
 use super::rules::Known;
 use super::trusted::Trusted;
-use super::{Access, Allowed, Caller, Rights};
+use super::{Access, Allowed, Caller, Rights, Scope};
 use crate::clock::Clock;
 use crate::domain::{Agents, Namespace, Principal, Time};
 use crate::share::CallerKey;
@@ -193,13 +193,10 @@ impl Gate {
 
 /// Lets a caller in who is believed. Health and reflection name nobody.
 fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
-    let names = match Access::of(path) {
-        Some(Access::Identify | Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare)
-        | None => Names::of(headers).map_err(Denied::Headers)?,
-        Some(Access::Open | Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect) => {
-            Names::none()
-        }
-    };
+    // Whoever asks who they are is answered with what they named.
+    let is_named = |access: Access| access == Access::Identify || access.scope() == Scope::Headers;
+    let is_named = Access::of(path).is_none_or(is_named);
+    let names = if is_named { Names::of(headers).map_err(Denied::Headers)? } else { Names::none() };
     let principal = names.agent.map_or_else(Principal::anonymous, Principal::claimed);
     let caller = Caller { namespace: names.namespace, principal, agents: Agents::All, rights: Rights::all() };
     Ok(Admitted { caller, ends_at: None, session: None })
@@ -252,15 +249,11 @@ impl Checked {
             }
             known => known?,
         };
-        let names = match access {
-            Access::Open => return Ok(Admitted::anonymous()),
-            Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare => {
-                Names::of(asked.headers).map_err(Denied::Headers)?
-            }
-            Access::Identify | Access::Know | Access::Settle | Access::Export | Access::Govern | Access::Inspect => {
-                Names::none()
-            }
-        };
+        if access == Access::Open {
+            return Ok(Admitted::anonymous());
+        }
+        let is_named = access.scope() == Scope::Headers;
+        let names = if is_named { Names::of(asked.headers).map_err(Denied::Headers)? } else { Names::none() };
         let beside = credential.beside(asked.certificate);
         self.is_good_beside(trusted, beside.as_ref())?;
         let expires_at = known.expires_at;
@@ -321,21 +314,19 @@ impl Checked {
     /// Lets a known caller in, or says what its grants lack.
     fn admit(known: Known, access: Access, names: Names) -> Result<Admitted, Denied> {
         let Known { identity, grants, .. } = known;
-        let Allowed { agent_id, agents } = match access {
-            Access::Read | Access::Report | Access::Resume | Access::Redact | Access::Declare => {
+        let Allowed { agent_id, agents } = match access.scope() {
+            Scope::Headers => {
                 let agent = names.agent.clone();
                 let allowed = grants.allow_as(access, &names.namespace, agent);
                 allowed.map_err(|lacking| Denied::lacking(lacking, access, &names, &grants))?
             }
-            Access::Inspect | Access::Govern => {
+            Scope::Everywhere => {
                 let allowed = grants.allow_everywhere(access);
                 allowed.map_err(|lacking| Denied::lacking(lacking, access, &names, &grants))?;
                 Allowed { agent_id: None, agents: Agents::All }
             }
-            // The request names the namespace.
-            Access::Open | Access::Identify | Access::Know | Access::Settle | Access::Export => {
-                Allowed { agent_id: None, agents: Agents::All }
-            }
+            // The request is looked at later.
+            Scope::Nothing | Scope::Request => Allowed { agent_id: None, agents: Agents::All },
         };
         let principal = Principal::authenticated(identity, agent_id);
         let caller = Caller { namespace: names.namespace, principal, agents, rights: Rights::of(grants) };

@@ -208,18 +208,14 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
 
 /// Settings that cannot be used, with the flags that would change it.
 pub(super) fn unusable(error: &Unusable) -> Stop {
-    let flags = match error {
-        Unusable::TokenInPlainText(_) => {
-            "; --tls calls over TLS, and --allow-plaintext-token sends the token all the same"
-        }
-        Unusable::PlainText(_) => "; name it without http://, or leave out the flags of TLS",
-        Unusable::Tls(runledger_client::TlsFileError::NoRoots) => ": --tls-ca names it",
-        Unusable::NoServer
-        | Unusable::Address { .. }
-        | Unusable::Namespace(_)
-        | Unusable::ServerName(_)
-        | Unusable::Tls(_)
-        | Unusable::Token(_) => "",
+    let flags = if let Unusable::TokenInPlainText(_) = error {
+        "; --tls calls over TLS, and --allow-plaintext-token sends the token all the same"
+    } else if let Unusable::PlainText(_) = error {
+        "; name it without http://, or leave out the flags of TLS"
+    } else if let Unusable::Tls(runledger_client::TlsFileError::NoRoots) = error {
+        ": --tls-ca names it"
+    } else {
+        ""
     };
     Stop::Usage(format!("{error}{flags}"))
 }

@@ -291,16 +291,8 @@ pub(super) fn run(args: ContextArgs) -> Result<(), Stop> {
 
 impl From<ContextError> for Stop {
     fn from(error: ContextError) -> Self {
-        match error {
-            ContextError::Name(_) => Self::Usage(error.to_string()),
-            ContextError::NoHome
-            | ContextError::Unreadable { .. }
-            | ContextError::Unwritable { .. }
-            | ContextError::Malformed { .. }
-            | ContextError::NoContext { .. }
-            | ContextError::NoCurrent
-            | ContextError::Taken(_) => Self::Undone(error.to_string()),
-        }
+        let said = error.to_string();
+        if let ContextError::Name(_) = error { Self::Usage(said) } else { Self::Undone(said) }
     }
 }
 

@@ -50,19 +50,13 @@ pub(super) enum Stop {
 
 impl Stop {
     /// The same reason, with its sentence changed, where it has one of its own.
-    pub(super) fn with_sentence(self, change: impl FnOnce(String) -> String) -> Self {
-        match self {
-            Self::Usage(sentence) => Self::Usage(change(sentence)),
-            Self::Undone(sentence) => Self::Undone(change(sentence)),
-            Self::Unreachable(sentence) => Self::Unreachable(change(sentence)),
-            Self::TimedOut(sentence) => Self::TimedOut(change(sentence)),
-            other @ (Self::Failed(_)
-            | Self::Unsound
-            | Self::Closed
-            | Self::Unwritable(_)
-            | Self::Signal(_)
-            | Self::Program(_)) => other,
+    pub(super) fn with_sentence(mut self, change: impl FnOnce(String) -> String) -> Self {
+        if let Self::Usage(sentence) | Self::Undone(sentence) | Self::Unreachable(sentence) | Self::TimedOut(sentence) =
+            &mut self
+        {
+            *sentence = change(std::mem::take(sentence));
         }
+        self
     }
 }
 

@@ -186,12 +186,16 @@ pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
 
 async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
     let inspect = look::open(&args.store).await?;
-    let failed = |ended: Ended| match ended {
-        Ended::Store(error) => error.into(),
-        Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Stop::Closed,
-        Ended::EmptyRange { .. } => Stop::Usage(ended.to_string()),
-        Ended::NoRun(_) | Ended::NoNamespace(_) => Stop::Undone(ended.to_string()),
-        Ended::Output(_) | Ended::Cursor(_) | Ended::Kept(_) | Ended::Foreign(_) | Ended::TwoPasts | Ended::Stopped => {
+    let failed = |ended: Ended| {
+        if let Ended::Store(error) = ended {
+            error.into()
+        } else if matches!(&ended, Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe) {
+            Stop::Closed
+        } else if let Ended::EmptyRange { .. } = ended {
+            Stop::Usage(ended.to_string())
+        } else if let Ended::NoRun(_) | Ended::NoNamespace(_) = ended {
+            Stop::Undone(ended.to_string())
+        } else {
             Stop::Undone(format!("{}: {}", args.output, chain(&ended)))
         }
     };

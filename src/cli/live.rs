@@ -88,7 +88,7 @@ impl Board {
     }
 
     fn counts(&mut self, run: &Run, anew: bool, matches: bool) {
-        let status = run.status();
+        let (status, new) = (run.status(), u64::from(anew));
         match status {
             RunStatus::Pending | RunStatus::Running if matches => {
                 if self.active.len() < ACTIVE_MAX || self.active.contains_key(&run.run_id) {
@@ -98,15 +98,10 @@ impl Board {
                 }
                 return;
             }
-            RunStatus::Completed if anew => self.completed += 1,
-            RunStatus::Aborted if anew => self.aborted += 1,
-            RunStatus::Failed if anew => self.failed += 1,
-            RunStatus::Unspecified
-            | RunStatus::Pending
-            | RunStatus::Running
-            | RunStatus::Completed
-            | RunStatus::Aborted
-            | RunStatus::Failed => {}
+            RunStatus::Completed => self.completed += new,
+            RunStatus::Aborted => self.aborted += new,
+            RunStatus::Failed => self.failed += new,
+            RunStatus::Unspecified | RunStatus::Pending | RunStatus::Running => {}
         }
         self.active.remove(&run.run_id);
     }

@@ -185,22 +185,14 @@ fn unknown(key: &str, settings: &[Arg]) -> String {
 /// A value as a flag would be given it.
 fn texts(value: &DeValue<'_>, arg: &Arg) -> Result<Vec<String>, String> {
     let is_list = arg.get_value_delimiter().is_some();
-    match value {
-        DeValue::Array(values) if is_list => values
-            .iter()
-            .map(|value| one(value.get_ref()))
-            .collect::<Option<_>>()
-            .ok_or_else(|| "expected texts".into()),
-        DeValue::Array(_) => Err("expected one value, not a list".to_owned()),
-        DeValue::String(_)
-        | DeValue::Integer(_)
-        | DeValue::Float(_)
-        | DeValue::Boolean(_)
-        | DeValue::Datetime(_)
-        | DeValue::Table(_) => {
-            one(value).map(|text| vec![text]).ok_or_else(|| "expected a text, a number, true or false".to_owned())
+    if let DeValue::Array(values) = value {
+        if !is_list {
+            return Err("expected one value, not a list".to_owned());
         }
+        let texts = values.iter().map(|value| one(value.get_ref())).collect::<Option<_>>();
+        return texts.ok_or_else(|| "expected texts".to_owned());
     }
+    one(value).map(|text| vec![text]).ok_or_else(|| "expected a text, a number, true or false".to_owned())
 }
 
 fn one(value: &DeValue<'_>) -> Option<String> {

@@ -233,19 +233,6 @@ impl OpenError {
     /// Whether waiting may mend it.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        match self {
-            Self::Unreachable { .. } | Self::NeedsMigration { .. } | Self::Held { .. } => true,
-            Self::NeedsNewerRelease { .. }
-            | Self::Locked { .. }
-            | Self::OtherShards { .. }
-            | Self::SeveralNames { .. }
-            | Self::Incomplete { .. }
-            | Self::Elsewhere { .. }
-            | Self::Unsafe(_)
-            | Self::Forbidden { .. }
-            | Self::NoLedger { .. }
-            | Self::Unfit { .. }
-            | Self::Failed { .. } => false,
-        }
+        matches!(self, Self::Unreachable { .. } | Self::NeedsMigration { .. } | Self::Held { .. })
     }
 }

@@ -262,24 +262,7 @@ fn untyped(headers: &HeaderMap) -> Option<Status> {
         return None;
     }
     let made = Status::from_header_map(headers)?;
-    match made.code() {
-        // A body that is not framed as gRPC frames it.
-        Code::OutOfRange | Code::ResourceExhausted | Code::Internal => {
-            Some(problem::invalid(vec![Violation::new("request", made.message().to_owned())]).into())
-        }
-        Code::Ok
-        | Code::Cancelled
-        | Code::Unknown
-        | Code::InvalidArgument
-        | Code::DeadlineExceeded
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::PermissionDenied
-        | Code::FailedPrecondition
-        | Code::Aborted
-        | Code::Unimplemented
-        | Code::Unavailable
-        | Code::DataLoss
-        | Code::Unauthenticated => None,
-    }
+    // A body that is not framed as gRPC frames it.
+    let is_of_the_body = matches!(made.code(), Code::OutOfRange | Code::ResourceExhausted | Code::Internal);
+    is_of_the_body.then(|| problem::invalid(vec![Violation::new("request", made.message().to_owned())]).into())
 }

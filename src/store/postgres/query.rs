@@ -16,7 +16,7 @@ use crate::domain::{Filter, Priority, Status};
 use crate::store::dialect::run_columns;
 use crate::store::query::filter::{self, STANDS, STATUS, TESTED};
 use crate::store::query::page::Filling;
-use crate::store::query::{By, CountBy, Order, Place, Range, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
+use crate::store::query::{By, CountBy, Order, Place, Range, Reach, ReadyOf, RunCounts, RunPage, RunQuery, Table};
 use crate::store::rows::{key, runs};
 use crate::store::scalars::shown;
 use crate::store::{StoreError, json};
@@ -92,15 +92,13 @@ group by status"
 /// The runs that an index leads to, numbered, as many as one call looks at. Of active runs, `runs` is read only for
 /// those that have the status, and for the last, whose number tells that it is the last.
 fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> String {
-    let (table, columns) = match by {
-        By::Active | By::Priority => ("active", "shard, namespace, run_id, started_at, status".to_owned()),
-        By::Unprioritised => {
-            ("active", "shard, namespace, run_id, started_at, status, priority as queued_priority".to_owned())
+    let (table, columns) = match by.table() {
+        Table::Active => {
+            let queued = if by == By::Unprioritised { ", priority as queued_priority" } else { "" };
+            ("active", format!("shard, namespace, run_id, started_at, status{queued}"))
         }
-        By::Suspended => ("suspended", "shard, namespace, run_id, started_at".to_owned()),
-        By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Parent | By::Continued | By::Start => {
-            ("runs", format!("namespace, run_id, started_at, status, {TESTED}{more}"))
-        }
+        Table::Suspended => ("suspended", "shard, namespace, run_id, started_at".to_owned()),
+        Table::Runs => ("runs", format!("namespace, run_id, started_at, status, {TESTED}{more}")),
     };
     let numbered = format!(
         "(
@@ -114,40 +112,29 @@ fn looked_at(by: By, order: Order, max: usize, more: &str, joined: bool) -> Stri
         in_order = order.of(""),
         range = by.range("", " and started_at > '-infinity'"),
     );
-    match by {
+    match by.table() {
         // Not inside: a condition there that few rows seem to meet would have the planner sort them.
-        By::Unprioritised if joined => format!(
+        Table::Active if joined && by == By::Unprioritised => format!(
             "(
     select a.namespace, a.run_id, a.started_at, a.status, a.queued_priority, {TESTED}{more}, n
     from {numbered} as a
     join runs as r on r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id
     where a.status = any($6) and a.queued_priority is null or n = {max}) as looked_at"
         ),
-        By::Active | By::Priority if joined => format!(
+        Table::Active if joined => format!(
             "(
     select a.namespace, a.run_id, a.started_at, a.status, {TESTED}{more}, n
     from {numbered} as a
     join runs as r on r.shard = a.shard and r.namespace = a.namespace and r.run_id = a.run_id
     where a.status = any($6) or n = {max}) as looked_at"
         ),
-        By::Suspended => format!(
+        Table::Suspended => format!(
             "(
     select s.namespace, s.run_id, s.started_at, r.status, {TESTED}{more}, n
     from {numbered} as s
     join runs as r on r.shard = s.shard and r.namespace = s.namespace and r.run_id = s.run_id) as looked_at"
         ),
-        By::Active
-        | By::Unprioritised
-        | By::Priority
-        | By::TaskThread
-        | By::AuditSession
-        | By::Agent
-        | By::Workflow
-        | By::Parent
-        | By::Continued
-        | By::Start => {
-            format!("{numbered} as looked_at")
-        }
+        Table::Active | Table::Runs => format!("{numbered} as looked_at"),
     }
 }
 
