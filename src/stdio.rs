@@ -17,7 +17,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio::time::Instant;
 
@@ -215,21 +215,12 @@ impl Stream {
     }
 
     fn until_writable(&self) {
+        let wait = |fd| poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None);
         // A wait that failed ends with the next attempt to write.
-        let _waited = self.poll(None);
-    }
-
-    /// Whether the reader could take something now: what is not written then waits for this process's own thread.
-    fn is_writable(&self) -> bool {
-        self.poll(Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
-    }
-
-    fn poll(&self, wait_max: Option<&Timespec>) -> rustix::io::Result<usize> {
-        let wait = |fd| poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], wait_max);
-        match self.to {
+        let _waited = match self.to {
             To::Out => wait(io::stdout().as_fd()),
             To::Err => wait(io::stderr().as_fd()),
-        }
+        };
     }
 
     /// See [`flush`].
@@ -241,7 +232,8 @@ impl Stream {
             let waited =
                 self.changed.wait_timeout_while(state, STALL_MAX, |now| now.is_behind() && now.progress == before);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            let is_stalled = state.progress == before && state.is_behind() && !self.is_writable();
+            // Where the thread has not taken it yet, it waits for a processor and for no reader.
+            let is_stalled = state.progress == before && state.is_writing;
             if is_stalled || begun.elapsed() >= FLUSH_MAX {
                 return;
             }
