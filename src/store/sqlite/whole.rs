@@ -80,7 +80,8 @@ pub(super) fn look(database: &Path) -> Result<bool, OpenError> {
         None if has_generation(header) && mark(database) == lock::WAS_CUT => {
             let what = "its lock (`.lock`) says that the file or its log was cut while it was served: calls that were acknowledged \
                         may be missing from it";
-            let todo = "put a backup in its place; to go on with a backup that was put there, or with what is left, remove the lock";
+            let todo = "put a backup in its place, and remove the lock; to go on with what is left, tell SQLite so, once no other \
+                        program has it open: sqlite3 FILE 'pragma application_id = 0'";
             incomplete(database, what, todo)
         }
         None => Ok(log.is_some_and(|log| log.len() > 0)),
