@@ -9,8 +9,8 @@
 //!
 //! The stamp before the log is written into the file is an even number, the others are odd. So a file whose first page has an
 //! even number lacks what was committed since, and is nothing without its log; what a server leaves that was stopped has an
-//! odd one. What SQLite makes of the two together, such as a backup, may be made between the two stamps: SQLite draws the
-//! number of its schema anew, with which an even stamp goes in the ledger's own file.
+//! odd one. What SQLite makes of the two together, such as a backup, may be made between the two stamps: SQLite gives it another
+//! number of its schema, with which an even stamp goes in the ledger's own file.
 //!
 //! SQLite begins the log anew by itself, and a tool beside the server may empty it. So the stamps follow what the log is
 //! seen to do, after each commit, and a log without one proves nothing.
@@ -144,7 +144,7 @@ fn stamp(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
 fn write(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
     let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let before: i32 = transaction.pragma_query_value(None, OWN, |row| row.get(0))?;
-    let schema: u32 = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
+    let schema: u32 = transaction.pragma_query_value(None, SCHEMA, |row| row.get(0))?;
     transaction.pragma_update(None, BEFORE, before)?;
     transaction.pragma_update(None, OWN, draw(what, schema))?;
     transaction.commit()
@@ -169,6 +169,26 @@ const BEFORE: &str = "user_version";
 
 /// The bits of a stamp before a checkpoint that have the number of the schema: the last ones but that which makes it even.
 const SCHEMA_BITS: u32 = 0xfff << 1;
+
+/// The bit of the schema's number that the ledger's own file has, and no copy: SQLite counts from the number that the copy's file
+/// had before, from 0 where there was none.
+const SCHEMA_OWN: u32 = 0x800;
+
+/// The number of the schema that SQLite compares to see that it is another one.
+const SCHEMA: &str = "schema_version";
+
+/// Draws the number of the schema of a file that has none of its own, such as one that was a copy. Whoever has the file open
+/// reads its schema once more.
+pub(super) fn own_schema(writer: &Connection) -> rusqlite::Result<()> {
+    let found: u32 = writer.pragma_query_value(None, SCHEMA, |row| row.get(0))?;
+    if found & SCHEMA_OWN != 0 {
+        return Ok(());
+    }
+    let [a, b, c, d, ..] = clock::draw_key();
+    // Positive, and with room to be counted up by migrations.
+    let drawn = (u32::from_be_bytes([a & 0x7f, b, c, d]) & !0x7ff) | SCHEMA_OWN;
+    writer.pragma_update(None, SCHEMA, drawn)
+}
 
 fn draw(what: Stamp, schema: u32) -> i32 {
     let [a, b, c, d, ..] = clock::draw_key();

@@ -327,34 +327,41 @@ fn a_server_that_is_killed_between_any_two_writes_to_its_log_leaves_a_whole_ledg
 #[test]
 fn a_backup_that_sqlite_makes_between_two_stamps_is_whole_and_a_copy_of_the_file_is_not() {
     let mut ledger = Ledger::new();
+    own_schema(&ledger.writer).unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let [by_vacuum, by_backup] = ["vacuum.db", "backup.db"].map(|name| directory.path().join(name));
-    // A ledger has as many tables and indexes. A copy over a copy counts its schema on.
-    for number in 0..60 {
-        ledger.writer.execute_batch(&format!("create table t{number} (x)")).unwrap();
-    }
-    for round in 0..3 {
+    let nightly = directory.path().join("nightly.db");
+    for night in 0..100 {
         ledger.writes(100);
-        stamp(&mut ledger.writer, Stamp::End).unwrap();
+        let [vacuumed, copied] = ["vacuumed", "copied"].map(|name| directory.path().join(format!("{name}-{night}.db")));
         let passive = "pragma wal_checkpoint(passive)";
+        stamp(&mut ledger.writer, Stamp::End).unwrap();
         let _all = ledger.writer.query_row(passive, [], |row| row.get::<_, i64>(0)).unwrap();
-        ledger.writer.execute("vacuum into ?1", [by_vacuum.to_str()]).unwrap();
-        // Over the one before, as each night.
-        let mut copy = Connection::open(&by_backup).unwrap();
-        let backup = rusqlite::backup::Backup::new(&ledger.writer, &mut copy).unwrap();
-        backup.run_to_completion(100, std::time::Duration::ZERO, None).unwrap();
-        drop(backup);
-        copy.close().unwrap();
-        for copy in [&by_vacuum, &by_backup] {
-            let header = fs::read(copy).unwrap();
-            assert_eq!(header[71] % 2, 0, "{round} {copy:?} has the stamp of the end");
-            assert_eq!(found(copy), None, "{round} {copy:?}");
+        ledger.writer.execute("vacuum into ?1", [vacuumed.to_str()]).unwrap();
+        for place in [&copied, &nightly] {
+            let mut copy = Connection::open(place).unwrap();
+            let backup = rusqlite::backup::Backup::new(&ledger.writer, &mut copy).unwrap();
+            backup.run_to_completion(100, std::time::Duration::ZERO, None).unwrap();
         }
-        fs::remove_file(&by_vacuum).unwrap();
+        for copy in [&vacuumed, &copied, &nightly] {
+            let header = fs::read(copy).unwrap();
+            assert_eq!(header[71] % 2, 0, "{night} {copy:?} has the stamp of the end");
+            assert_eq!(found(copy), None, "{night} {copy:?}");
+        }
         let bare = directory.path().join("bare.db");
         fs::copy(ledger.path(), &bare).unwrap();
-        assert_eq!(found(&bare), Some(Mismatch::Gone), "{round}");
+        assert_eq!(found(&bare), Some(Mismatch::Gone), "{night}");
         stamp(&mut ledger.writer, Stamp::Begin).unwrap();
+        if night % 30 == 29 {
+            // The copy is put back, and copied in turn.
+            let (writer, turns) = opened(&copied);
+            own_schema(&writer).unwrap();
+            ledger = Ledger { writer, turns, copies: 0, directory: tempfile::tempdir().unwrap() };
+            let place = ledger.path();
+            ledger.writer.execute("vacuum into ?1", [place.to_str()]).unwrap();
+            (ledger.writer, ledger.turns) = opened(&place);
+            own_schema(&ledger.writer).unwrap();
+            assert!(ledger.turns.cut(&mut ledger.writer).unwrap());
+        }
     }
 }
 
