@@ -115,7 +115,7 @@ pub struct Found<'a> {
     pub lease: Option<HeldLease>,
     /// The runs that count towards the command's [`MaxRunning`](max_running::MaxRunning).
     pub running: &'a [RunId],
-    /// The claim of the command's [claim request](Command::claim_request).
+    /// The claim of the command's [claim request](crate::domain::ask::Brought::claim_request).
     pub claimed: Option<&'a Claimed>,
     /// The command's namespace, where it may create a run.
     pub namespace: NamespaceFound<'a>,
