@@ -6,7 +6,7 @@ use proptest::collection::{btree_map, btree_set};
 use proptest::option::of;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::strategy::ValueTree as _;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Command, Filter, Metadata, Route, Run, RunId, Shard, Status, Time};
 use runledger::store::query::{CountBy, Order, Place, Reach, RunCounts, RunPage, RunQuery};
@@ -18,6 +18,7 @@ use super::fixture::Fixture;
 use super::namespaces::make;
 use super::values::HOSTILE;
 use crate::support::commands::{Asking as _, abort, archive, complete, deferred, fail, key, restore, start, update};
+use crate::support::random::source;
 
 const ORDERS: [Order; 2] = [Order::NewestFirst, Order::OldestFirst];
 
@@ -181,7 +182,7 @@ async fn various(store: &dyn Store, runner: &mut TestRunner, count: usize) -> Ve
 }
 
 pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fixture: F) {
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let mut runner = source();
     let store = fixture.store();
     let all = various(store, &mut runner, 300).await;
     // Runs of another namespace belong to no list here.
@@ -226,7 +227,7 @@ pub(crate) async fn a_list_and_a_count_are_of_the_runs_that_match<F: Fixture>(fi
 }
 
 pub(crate) async fn a_page_goes_on_after_any_place<F: Fixture>(fixture: F) {
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let mut runner = source();
     let all = various(fixture.store(), &mut runner, 40).await;
     let active = Filter { statuses: [Status::Pending, Status::Running].into(), ..Filter::default() };
     for filter in [Filter::default(), active] {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use proptest::strategy::{Strategy as _, ValueTree as _};
-use proptest::test_runner::{Config, TestRunner};
 use runledger::domain::{Command, Event, Refusal, Shard, Time, Verdict};
 
 use super::asking::{Answer, ask_all, home, word};
@@ -11,7 +10,7 @@ use super::fixture::Fixture;
 use super::sound::sound;
 use crate::support::lifecycles;
 use crate::support::model::Model;
-use crate::support::random::batches;
+use crate::support::random::{batches, source};
 
 const CASES: usize = 25;
 
@@ -27,7 +26,7 @@ fn known(answer: Answer) -> Answer {
 
 /// The cases share a store, each with runs of its own; a failure prints its commands.
 pub(crate) async fn random_commands_make_the_store_the_fold_and_the_model_the_same<F: Fixture>(fixture: F) {
-    let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
+    let mut runner = source();
     let replica = fixture.replica().await;
     let stores = [fixture.store(), &*replica];
     lifecycles::put(fixture.store(), lifecycles::RANDOM).await;

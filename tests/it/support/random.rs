@@ -1,8 +1,11 @@
 //! Random commands over a few runs, agents and request ids, so that they collide.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use proptest::collection::vec;
 use proptest::option::{of, weighted};
 use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use runledger::domain::{
     Ask, Command, Content, LeaseEpoch, LifecycleName, LimitThen, Link, MaxRunning, Priority, RedactedPath, Request,
     Revision, Route, RunId, Take, Update,
@@ -10,6 +13,17 @@ use runledger::domain::{
 use serde_json::{Value, json};
 
 use super::commands::{Asking as _, Fields, Operation, TTL_MS, Terms, command, metadata};
+
+/// A source of random values. It prints its seed, which is shown where the test fails: with `PROPTEST_RNG_SEED` set to
+/// it, the same values are drawn.
+pub(crate) fn source() -> TestRunner {
+    let mut config = Config { failure_persistence: None, ..Config::default() };
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(RandomState::new().hash_one(()));
+    }
+    println!("PROPTEST_RNG_SEED={}", config.rng_seed);
+    TestRunner::new(config)
+}
 
 /// What redactions take out.
 const PATHS: [&[&str]; 6] = [
