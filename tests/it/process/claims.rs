@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::poll;
 use prost_types::Duration as WireDuration;
 use runledger_proto::v1::{
-    ClaimNextRunRequest, CompleteRunRequest, MaxRunning, Run, RunFilter, RunStatus, StartRunRequest,
+    ClaimNextRunRequest, CompleteRunRequest, GetRunRequest, MaxRunning, Run, RunFilter, RunStatus, StartRunRequest,
 };
 use tempfile::TempDir;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-use tonic::{Code, Request};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+use tonic::{Code, Request, Status};
 
 use super::calls::reason;
 use super::data::Data;
@@ -61,6 +62,18 @@ async fn claim(client: &mut Client, team: &str, wait: i64, agent: &str) -> Optio
     let mut asked = Request::new(asked);
     asked.metadata_mut().insert("runledger-agent-id", agent.parse().unwrap());
     client.claim_next_run(asked).await.unwrap().into_inner().run
+}
+
+/// A claim that the server has begun when this returns: a call that came after it, on the same connection, is answered.
+async fn waiting(client: &Client, asked: ClaimNextRunRequest) -> JoinHandle<Result<Option<Run>, Status>> {
+    let mut claimer = client.clone();
+    let mut claim = Box::pin(async move { Ok(claimer.claim_next_run(asked).await?.into_inner().run) });
+    assert!(poll!(&mut claim).is_pending());
+    let claim = tokio::spawn(claim);
+    let unknown = GetRunRequest { run_id: "unknown".to_owned(), ..GetRunRequest::default() };
+    assert_eq!(client.clone().get_run(unknown).await.unwrap_err().code(), Code::NotFound);
+    assert!(!claim.is_finished(), "it waits");
+    claim
 }
 
 /// Claims and completes until there is nothing left; what it got, in its order.
@@ -130,14 +143,10 @@ async fn a_claimer_waits_for_a_run_of_another_replica_and_the_oldest_comes_first
     let (here, there) = (ready(&data).await, ready(&data).await);
     let (mut client, mut maker) = (here.client(), there.client());
     assert_eq!(claim(&mut client, "blue", 0, "worker").await, None);
-    let mut waiting = JoinSet::new();
-    let mut waiter = here.client();
-    waiting.spawn(async move { claim(&mut waiter, "blue", 60, "worker").await });
-    sleep(Duration::from_millis(200)).await;
-    assert!(waiting.try_join_next().is_none(), "it waits");
+    let waiting = waiting(&here.client(), ask("blue", 60, 60)).await;
     pending(&mut maker, "red-1", "red").await;
     pending(&mut maker, "blue-1", "blue").await;
-    let run = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap().unwrap();
+    let run = timeout(SOON, waiting).await.expect("it hangs").unwrap().unwrap().unwrap();
     assert_eq!(run.run_id, "blue-1");
     for n in 2..6 {
         pending(&mut maker, &format!("blue-{n}"), "blue").await;
@@ -168,12 +177,9 @@ async fn a_run_with_an_owner_is_for_its_owner_and_a_stop_ends_the_waits() {
     assert_eq!(claim(&mut client, "blue", 0, "stranger").await.unwrap().run_id, "anybodys");
     assert_eq!(claim(&mut client, "blue", 0, "owner").await.unwrap().run_id, "mine");
 
-    let asked = ask("blue", 1, 60);
-    let mut waiting = JoinSet::new();
-    waiting.spawn(async move { client.claim_next_run(asked).await.unwrap_err() });
-    sleep(Duration::from_millis(200)).await;
+    let waiting = waiting(&client, ask("blue", 1, 60)).await;
     server.process.signal("TERM");
-    let status = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap();
+    let status = timeout(SOON, waiting).await.expect("it hangs").unwrap().unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
 }
 
