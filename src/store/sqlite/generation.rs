@@ -68,42 +68,46 @@ impl Turns {
         let due_at = self.due_at.load(Ordering::Relaxed);
         let is_due = self.pages.load(Ordering::Relaxed) >= due_at || self.begun_anew.load(Ordering::Relaxed);
         if is_due && has_all() {
-            self.turn(writer);
+            let is_written = self.turn(writer);
             let left = self.pages.load(Ordering::Relaxed);
             // The step is the same however long the log is: readers that come one after the other keep it from being begun anew
             // at most tries, and it must not grow by a part of itself each time.
-            let due_at = if left < self.pages_max { self.pages_max } else { left.saturating_add(self.pages_max / 8) };
+            let is_early = is_written && left < self.pages_max;
+            let due_at = if is_early { self.pages_max } else { left.saturating_add(self.pages_max / 8) };
             self.due_at.store(due_at, Ordering::Relaxed);
         }
     }
 
     /// Brings the log to its end: stamps it, writes it into the file, and stamps the next one. Where somebody reads, the
-    /// log goes on.
-    pub(super) fn turn(&self, writer: &mut Connection) {
+    /// log goes on. Whether all of it is in the file, which then tells that it lacks what comes next.
+    pub(super) fn turn(&self, writer: &mut Connection) -> bool {
         // A full disk keeps no page from the file whose place is there already.
         let sealed = stamp(writer, Stamp::End);
         let written = sealed.and_then(|()| {
             let checkpoint = "-- generation.checkpoint\npragma wal_checkpoint(passive)";
-            writer.query_row(checkpoint, [], |row| row.get::<_, i64>(0))
+            writer.query_row(checkpoint, [], |row| Ok(row.get::<_, i64>("log")? == row.get::<_, i64>("checkpointed")?))
         });
+        let is_written = matches!(written, Ok(true));
         // Also where not all of it was written: what SQLite reads is whole.
         let begun = stamp(writer, Stamp::Begin);
         self.note(&written.and(begun));
+        is_written
     }
 
     /// Writes the log into the file and cuts it, so that nothing of it is left. False where somebody reads; nobody waits
-    /// for the reader.
+    /// for the reader, and the log is written after the next job: until then the file does not tell that it lacks anything.
     pub(super) fn cut(&self, writer: &mut Connection) -> rusqlite::Result<bool> {
+        self.due_at.store(0, Ordering::Relaxed);
         // The file lacks nothing while there is no log.
         let stamped = stamp(writer, Stamp::Begin);
         let wait = writer.query_row("pragma busy_timeout = 0", [], |row| row.get::<_, i64>(0));
         let busy = writer.query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0));
         writer.busy_timeout(super::open::BUSY_WAIT)?;
         let is_cut = wait.and(busy)? == 0;
-        if is_cut {
-            self.turn(writer);
-        } else {
+        if !is_cut {
             self.note(&stamped);
+        } else if self.turn(writer) {
+            self.due_at.store(self.pages_max, Ordering::Relaxed);
         }
         Ok(is_cut)
     }
@@ -144,7 +148,7 @@ fn stamp(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
 fn write(writer: &mut Connection, what: Stamp) -> rusqlite::Result<()> {
     let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let before: i32 = transaction.pragma_query_value(None, OWN, |row| row.get(0))?;
-    let schema: u32 = transaction.pragma_query_value(None, SCHEMA, |row| row.get(0))?;
+    let schema = own_schema(&transaction)?;
     transaction.pragma_update(None, BEFORE, before)?;
     transaction.pragma_update(None, OWN, draw(what, schema))?;
     transaction.commit()
@@ -170,24 +174,29 @@ const BEFORE: &str = "user_version";
 /// The bits of a stamp before a checkpoint that have the number of the schema: the last ones but that which makes it even.
 const SCHEMA_BITS: u32 = 0xfff << 1;
 
-/// The bit of the schema's number that the ledger's own file has, and no copy: SQLite counts from the number that the copy's file
-/// had before, from 0 where there was none.
+/// The bit of the schema's number that the ledger's own file has. A new copy has not: SQLite counts from the number that the
+/// copy's file had before, from 0 where there was none. A copy over the file of another ledger, and one by `vacuum into`, has
+/// the bit, and other bits below it.
 const SCHEMA_OWN: u32 = 0x800;
+
+/// The highest of the bits below, which is not drawn: so many changes of the schema lead to no other [`SCHEMA_OWN`].
+const SCHEMA_ROOM: u32 = 0x400;
 
 /// The number of the schema that SQLite compares to see that it is another one.
 const SCHEMA: &str = "schema_version";
 
-/// Draws the number of the schema of a file that has none of its own, such as one that was a copy. Whoever has the file open
-/// reads its schema once more.
-pub(super) fn own_schema(writer: &Connection) -> rusqlite::Result<()> {
-    let found: u32 = writer.pragma_query_value(None, SCHEMA, |row| row.get(0))?;
-    if found & SCHEMA_OWN != 0 {
-        return Ok(());
+/// The number of the schema, drawn where the file has none of its own, such as one that was a copy. Whoever has the file open
+/// then reads its schema once more.
+fn own_schema(writer: &Connection) -> rusqlite::Result<u32> {
+    let found: i32 = writer.pragma_query_value(None, SCHEMA, |row| row.get(0))?;
+    if found.cast_unsigned() & SCHEMA_OWN != 0 {
+        return Ok(found.cast_unsigned());
     }
     let [a, b, c, d, ..] = clock::draw_key();
-    // Positive, and with room to be counted up by migrations.
-    let drawn = (u32::from_be_bytes([a & 0x7f, b, c, d]) & !0x7ff) | SCHEMA_OWN;
-    writer.pragma_update(None, SCHEMA, drawn)
+    // Far from the greatest number, which no change of the schema may count past.
+    let drawn = u32::from_be_bytes([a & 0x3f, b, c, d]) & !SCHEMA_ROOM | SCHEMA_OWN;
+    writer.pragma_update(None, SCHEMA, drawn)?;
+    Ok(drawn)
 }
 
 fn draw(what: Stamp, schema: u32) -> i32 {

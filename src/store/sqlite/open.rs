@@ -80,7 +80,6 @@ pub(super) fn file(path: &Path, options: &OpenOptions, clock: &dyn Clock, reader
         tracing::info!(store = %path.display(), "a new ledger was created");
     }
     let (ledger, kept) = (ledger(&writer, path)?, kept(&writer, path)?);
-    generation::own_schema(&writer).map_err(failed)?;
     // What a server that was killed has left in the log is brought into the file, as at the end of one that was not.
     let cut = turns.cut(&mut writer);
     if lock.is_begun().map_err(|error| errors::open_system(path, error))? {

@@ -327,7 +327,6 @@ fn a_server_that_is_killed_between_any_two_writes_to_its_log_leaves_a_whole_ledg
 #[test]
 fn a_backup_that_sqlite_makes_between_two_stamps_is_whole_and_a_copy_of_the_file_is_not() {
     let mut ledger = Ledger::new();
-    own_schema(&ledger.writer).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let nightly = directory.path().join("nightly.db");
     for night in 0..100 {
@@ -353,15 +352,48 @@ fn a_backup_that_sqlite_makes_between_two_stamps_is_whole_and_a_copy_of_the_file
         stamp(&mut ledger.writer, Stamp::Begin).unwrap();
         if night % 30 == 29 {
             // The copy is put back, and copied in turn.
-            let (writer, turns) = opened(&copied);
-            own_schema(&writer).unwrap();
+            let (mut writer, turns) = opened(&copied);
+            stamp(&mut writer, Stamp::Begin).unwrap();
             ledger = Ledger { writer, turns, copies: 0, directory: tempfile::tempdir().unwrap() };
             let place = ledger.path();
             ledger.writer.execute("vacuum into ?1", [place.to_str()]).unwrap();
             (ledger.writer, ledger.turns) = opened(&place);
-            own_schema(&ledger.writer).unwrap();
             assert!(ledger.turns.cut(&mut ledger.writer).unwrap());
         }
+    }
+}
+
+#[test]
+fn a_copy_of_the_file_that_was_read_while_its_server_started_is_nothing_without_its_log_soon_after() {
+    let mut ledger = Ledger::new();
+    let place = ledger.path();
+    close(&mut ledger.writer).unwrap();
+    drop(ledger.writer);
+    let reader = Connection::open(&place).unwrap();
+    reader.execute_batch("begin; select count(*) from runs").unwrap();
+    let _rows: i64 = reader.query_row("select count(*) from runs", [], |row| row.get(0)).unwrap();
+    let (mut writer, turns) = opened(&place);
+    assert!(!turns.cut(&mut writer).unwrap(), "somebody reads");
+    let mut ledger = Ledger { writer, turns, ..ledger };
+    ledger.writes(100);
+    drop(reader);
+    for _few in 0..3 {
+        ledger.writes(3_000);
+    }
+    let bare = ledger.directory.path().join("bare.db");
+    fs::copy(ledger.path(), &bare).unwrap();
+    assert_eq!(found(&bare), Some(Mismatch::Gone));
+    assert!(ledger.image().is_whole());
+}
+
+#[test]
+fn a_number_of_the_schema_that_is_the_greatest_or_was_counted_past_it_is_drawn_anew() {
+    for found in [i32::MAX, i32::MIN, -1 << 12, 0] {
+        let mut ledger = Ledger::new();
+        ledger.writer.pragma_update(None, SCHEMA, found & !SCHEMA_OWN.cast_signed()).unwrap();
+        stamp(&mut ledger.writer, Stamp::End).unwrap();
+        let drawn: i32 = ledger.writer.pragma_query_value(None, SCHEMA, |row| row.get(0)).unwrap();
+        assert!(drawn > 0 && drawn.cast_unsigned() & (SCHEMA_OWN | SCHEMA_ROOM) == SCHEMA_OWN, "{found}: {drawn}");
     }
 }
 
