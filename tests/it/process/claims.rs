@@ -1,7 +1,6 @@
 //! Workers that look for work at the same time, on one replica and on two.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::poll;
 use prost_types::Duration as WireDuration;

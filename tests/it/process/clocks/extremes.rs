@@ -1,7 +1,6 @@
 //! Clocks that show what cannot be written: a server does not begin by one, and goes on under one.
 
 use std::path::Path;
-use std::time::Duration;
 
 use rustls::ClientConfig;
 use tempfile::TempDir;
