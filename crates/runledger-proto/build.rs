@@ -1,7 +1,11 @@
 //! Compiles the protos without protoc: messages, clients, and the descriptor set that reflection serves.
 use std::path::PathBuf;
 
-const PROTOS: [&str; 9] = [
+/// What the methods say of themselves: it makes no message.
+const OPTIONS: &str = "runledger/v1/options.proto";
+
+const PROTOS: [&str; 10] = [
+    OPTIONS,
     "runledger/v1/run.proto",
     "runledger/v1/watch.proto",
     "runledger/v1/error.proto",
@@ -28,8 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for field in ["Run.suspension", "Run.resumed_from", "RunChanges.suspension", "RunChanges.resumption"] {
         config.boxed(format!(".runledger.v1.{field}"));
     }
-    tonic_prost_build::configure()
-        .build_server(false)
-        .compile_fds_with_config(compiler.file_descriptor_set(), config)?;
+    let mut files = compiler.file_descriptor_set();
+    files.file.retain(|file| file.name() != OPTIONS);
+    tonic_prost_build::configure().build_server(false).compile_fds_with_config(files, config)?;
     Ok(())
 }

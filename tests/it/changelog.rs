@@ -74,6 +74,16 @@ async fn the_released_api_is_the_one_that_the_last_release_serves() {
     assert!(same, "proto/released.binpb is not of the release that upgrades are tested from: `make released-proto`");
 }
 
+/// 0.7.0 says of no method how it may be repeated, so that `buf breaking` would refuse every method that says it.
+#[test]
+fn the_api_is_held_to_the_last_release_without_an_exception_that_is_no_longer_needed() {
+    let methods = FileDescriptorSet::decode(RELEASED).unwrap().file.into_iter().flat_map(|file| file.service);
+    let mut options = methods.flat_map(|service| service.method).filter_map(|method| method.options);
+    let says_levels = options.any(|options| options.idempotency_level.is_some());
+    let rules = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/buf.yaml")).unwrap();
+    assert_eq!(rules.contains("RPC_SAME_IDEMPOTENCY_LEVEL"), !says_levels, "{rules}");
+}
+
 #[test]
 fn a_change_is_named_once_with_what_it_brings() {
     let whole = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost_reflect::{DescriptorPool, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor, ServiceDescriptor};
+use prost_types::method_options::IdempotencyLevel;
 use prost_types::{FieldOptions, MethodOptions};
 
 /// The package that is Runledger's own.
@@ -61,8 +62,10 @@ impl Surface {
         for method in service.methods() {
             let (input, output) = (method.input(), method.output());
             let streams = [method.is_client_streaming(), method.is_server_streaming()];
-            let deprecated = method.method_descriptor_proto().options.as_ref().is_some_and(MethodOptions::deprecated);
-            let form = format!("{} -> {} {streams:?} {deprecated}", input.full_name(), output.full_name());
+            let options = method.method_descriptor_proto().options.as_ref();
+            let deprecated = options.is_some_and(MethodOptions::deprecated);
+            let level = options.map_or(IdempotencyLevel::IdempotencyUnknown, MethodOptions::idempotency_level);
+            let form = format!("{} -> {} {streams:?} {deprecated} {level:?}", input.full_name(), output.full_name());
             let uses = [input.full_name(), output.full_name()].map(short).to_vec();
             self.add(method.name().to_owned(), form, Some(short(service.full_name())), uses);
         }
