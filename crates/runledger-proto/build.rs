@@ -1,7 +1,11 @@
-//! Compiles the protos without protoc: messages, clients, and the descriptor set that reflection serves.
+//! Compiles the protos without protoc: messages, clients, the table of methods, and the descriptor set that reflection
+//! serves.
+#[path = "build/methods.rs"]
+mod methods;
+
 use std::path::PathBuf;
 
-/// What the methods say of themselves: it makes no message.
+/// What the methods say of themselves: it makes the table, and no message.
 const OPTIONS: &str = "runledger/v1/options.proto";
 
 const PROTOS: [&str; 10] = [
@@ -26,6 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptor = out.join("descriptor.bin");
     std::fs::write(&descriptor, compiler.encode_file_descriptor_set())?;
     println!("cargo:descriptor={}", descriptor.display());
+    std::fs::write(out.join("methods.rs"), methods::source(&compiler.descriptor_pool())?)?;
     let mut config = prost_build::Config::new();
     config.enable_type_names();
     // Few runs have them, and every message with a run would have room for them.

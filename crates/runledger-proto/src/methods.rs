@@ -1,0 +1,91 @@
+//! The methods of the services, with what the proto says of each: see `proto/runledger/v1/options.proto`. The build makes
+//! the table, and fails for a method of which something is not said.
+
+use prost::Message;
+
+use crate::v1;
+
+/// A method, and what holds of its calls.
+#[derive(Debug)]
+pub struct Method {
+    /// The path of its calls: `/`, its service, `/`, and its name.
+    pub path: &'static str,
+    /// Its place in [`METHODS`].
+    pub number: usize,
+    /// What a caller must be allowed to do.
+    pub access: Access,
+    /// The kind of its calls.
+    pub kind: Kind,
+    /// When its calls are not taken on.
+    pub shed: Shed,
+    /// Whether a client sends its calls again.
+    pub resend: Resend,
+}
+
+/// The method of a path; none where our services have no such method.
+#[must_use]
+pub fn of(path: &str) -> Option<&'static Method> {
+    index(path).map(|index| &METHODS[index])
+}
+
+/// A request that is answered once.
+pub trait Unary: Message + Default + Clone + 'static {
+    /// The message that answers the request.
+    type Answer: Message + Default + 'static;
+    /// The method that the request is sent to.
+    const METHOD: &'static Method;
+
+    /// The id that makes a repetition the same call.
+    fn request_id(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether the request may be sent again without harm: it has no effect, or its `request_id` makes the repetition the
+    /// same call.
+    fn is_repeatable(&self) -> bool {
+        match Self::METHOD.resend {
+            Resend::Always => true,
+            Resend::ByRequestId => self.request_id().is_some(),
+            Resend::Never => false,
+        }
+    }
+}
+
+/// A request that is answered by a stream.
+pub trait Streamed: Message + Default + Clone + 'static {
+    /// A message of the stream.
+    type Frame: Message + Default + 'static;
+    /// The method that the request is sent to.
+    const METHOD: &'static Method;
+}
+
+include!(concat!(env!("OUT_DIR"), "/methods.rs"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_path_leads_to_its_own_method_and_any_other_to_none() {
+        for (number, method) in METHODS.iter().enumerate() {
+            assert_eq!(of(method.path).map(|found| found.number), Some(number), "{}", method.path);
+            let name = method.path.rsplit('/').next().unwrap();
+            let wrong =
+                [format!("{}X", method.path), method.path.to_lowercase(), method.path[1..].to_owned(), name.to_owned()];
+            assert!(wrong.iter().all(|path| of(path).is_none()), "{wrong:?}");
+        }
+        assert!(
+            ["", "/", "/runledger.v1.RunService/", "/runledger.v1.RunService/DeleteRun"]
+                .iter()
+                .all(|path| of(path).is_none())
+        );
+    }
+
+    #[test]
+    fn a_request_is_sent_again_by_what_its_method_says() {
+        let start = v1::StartRunRequest { request_id: "a".into(), ..Default::default() };
+        assert!(start.is_repeatable() && !v1::StartRunRequest::default().is_repeatable());
+        assert!(v1::GetRunRequest::default().is_repeatable() && v1::HeartbeatRunRequest::default().is_repeatable());
+        assert!(!v1::CreateNamespaceRequest::default().is_repeatable());
+    }
+}
