@@ -15,7 +15,7 @@ mod names;
 mod template;
 mod trusted;
 
-pub use self::access::{Access, Scope};
+pub use self::access::{Access, Needs, Scope};
 pub use self::gate::{Gate, Kinds};
 pub use self::grant::{Allowed, Grant, Grants, Lacking, Role};
 pub use self::names::agent as named_agent;

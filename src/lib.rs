@@ -108,7 +108,7 @@
 //!   run writes it after that. A shard's newest event is never purged: its position would be given out again. What was
 //!   purged up to which position is noted for each namespace, and a reader of the log that has not come so far is told.
 //! - Every call passes [`auth::gate`] by its headers, before its request is read: a good credential, a namespace and a
-//!   role that were granted, an agent of the caller's own. A method without a row in the table of accesses is denied to
+//!   role that were granted, an agent of the caller's own. A method without a row in the table of methods is denied to
 //!   everybody. A credential that comes is good or the call is refused: no call falls back to another one. A stream or a
 //!   wait ends when new rules would refuse it, or its credential ends.
 //! - No task that serves, renews or stops waits for whoever reads standard output or standard error: what is said there
@@ -237,7 +237,7 @@
 //! | [`tls`] | certificates and client CAs, read again when they change; handshakes; the trust in connected clients |
 //! | [`admin`] | the port for those who run the process: `/livez`, `/readyz`, `/metrics` |
 //! | [`auth`] | who makes a call, and what the caller may do |
-//! | `auth::{gate, access, grant}` | the gate that every call passes; the access that each method needs; what was granted |
+//! | `auth::{gate, access, grant}` | the gate that every call passes; what the access that a method needs takes; what was granted |
 //! | `auth::{access_file, rules, token, reload}` | the access file: its form, what it says of whom, new rules while the server runs |
 //! | `auth::{trusted, jwt, jwks}` | what credentials are held against: the rules, and signed tokens of issuers by the sets of their keys |
 //! | [`memory`] | how much memory the process takes and may take, and what is refused when little is left |

@@ -21,7 +21,7 @@ use self::sessions::Sessions;
 use super::names::Names;
 use super::rules::Known;
 use super::trusted::Trusted;
-use super::{Access, Allowed, Caller, Rights, Scope};
+use super::{Access, Allowed, Caller, Needs as _, Rights, Scope};
 use crate::clock::Clock;
 use crate::domain::{Agents, Namespace, Principal, Time};
 use crate::share::CallerKey;
@@ -97,8 +97,8 @@ impl From<Result<Admitted, Denied>> for Looked {
 /// A call, as far as the gate looks at it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The path of its method.
-    pub path: &'a str,
+    /// The access that its method needs; none for a method that the port does not have, which is denied.
+    pub access: Option<Access>,
     /// Its headers.
     pub headers: &'a HeaderMap,
     /// The certificate of its connection.
@@ -192,10 +192,10 @@ impl Gate {
 }
 
 /// Lets a caller in who is believed. Health and reflection name nobody.
-fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
+fn believed(Asked { access, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
     // Whoever asks who they are is answered with what they named.
     let is_named = |access: Access| access == Access::Identify || access.scope() == Scope::Headers;
-    let is_named = Access::of(path).is_none_or(is_named);
+    let is_named = access.is_none_or(is_named);
     let names = if is_named { Names::of(headers).map_err(Denied::Headers)? } else { Names::none() };
     let principal = names.agent.map_or_else(Principal::anonymous, Principal::claimed);
     let caller = Caller { namespace: names.namespace, principal, agents: Agents::All, rights: Rights::all() };
@@ -204,7 +204,7 @@ fn believed(Asked { path, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> 
 
 impl Checked {
     fn look(&self, asked: Asked<'_>) -> Result<Looked, Denied> {
-        let access = Access::of(asked.path).ok_or(Denied::UnknownMethod)?;
+        let access = asked.access.ok_or(Denied::UnknownMethod)?;
         let trusted = self.trusted.load();
         let credential = match Shown::of(asked.headers, asked.certificate)? {
             Some(Shown::Credential(credential)) => credential,
@@ -220,7 +220,7 @@ impl Checked {
     }
 
     async fn prove(&self, asked: Asked<'_>, caller: CallerKey) -> Result<Admitted, Denied> {
-        let access = Access::of(asked.path).ok_or(Denied::UnknownMethod)?;
+        let access = asked.access.ok_or(Denied::UnknownMethod)?;
         let Some(Shown::Jwt(token)) = Shown::of(asked.headers, asked.certificate)? else {
             return Err(Denied::NoCredential);
         };

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Access;
 use super::rules::is_name;
+use super::{Access, Needs as _};
 use crate::domain::limits::LINK_BYTES_MAX;
 use crate::domain::{Agents, Pattern};
 

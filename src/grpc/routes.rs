@@ -8,8 +8,11 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service as _};
 
 use super::runs::Runs;
-use super::transport::{RUNS, Whole};
+use super::transport::Whole;
 use crate::wire::served::run_service_server::RunServiceServer;
+
+/// The beginning of the paths of `RunService`.
+const RUNS: &str = "/runledger.v1.RunService/";
 
 /// All services of the port.
 #[derive(Clone)]

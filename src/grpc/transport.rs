@@ -27,7 +27,6 @@ mod totals;
 pub use caller_limits::CallerLimits;
 pub(super) use calls::Context;
 pub use connection::Lifetime;
-pub(super) use method::RUNS;
 pub(super) use peer::Peer;
 pub(super) use request::Whole;
 pub use totals::Totals;

@@ -1,6 +1,7 @@
 use std::sync::Mutex as StdMutex;
 
 use http::HeaderValue;
+use runledger_proto::methods;
 
 use super::*;
 use crate::auth::access_file;
@@ -44,8 +45,10 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_str(value).unwrap())).collect()
 }
 
-fn asked<'a>(path: &'a str, headers: &'a HeaderMap) -> Asked<'a> {
-    Asked { path, headers, certificate: None, lasts: false }
+fn asked<'a>(path: &str, headers: &'a HeaderMap) -> Asked<'a> {
+    let is_open = path.starts_with("/grpc.");
+    let access = if is_open { Some(Access::Open) } else { methods::of(path).map(|method| method.access) };
+    Asked { access, headers, certificate: None, lasts: false }
 }
 
 fn look(gate: &Gate, method: &str, pairs: &[(&'static str, &str)]) -> Result<Admitted, Denied> {

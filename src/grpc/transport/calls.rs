@@ -13,6 +13,7 @@ use std::task::Poll;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
+use runledger_proto::methods::Kind;
 use tokio::time::{Instant, timeout_at};
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -22,7 +23,7 @@ use self::rules::{Deadlines, asked_rightly};
 use super::super::routes::Routes;
 use super::answer::{self, Answer};
 use super::measured::Measured;
-use super::method::Kind;
+use super::method::Method;
 use super::peer::{Open, Peer};
 use super::request;
 use super::stall::StreamTasks;
@@ -72,9 +73,9 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
     fn call(&self, request: Request<Incoming>) -> Begun {
         // Deadlines count from here: the headers have just been read.
         let arrived = Instant::now();
-        let path = request.uri().path();
-        let (kind, measured) = (Kind::of(path), Measured::of(path, request.headers(), arrived));
-        let begun = self.peer.begin(kind, request.uri().path());
+        let method = Method::of(request.uri().path());
+        let measured = Measured::of(method, request.headers(), arrived);
+        let begun = self.peer.begin(method);
         let (deadlines, open) = match (asked_rightly(&request, arrived), begun) {
             (Ok(deadlines), Ok(open)) => (deadlines, open),
             (Err(refused), _) => return Begun::refused(refused, measured, request.into_body()),
@@ -82,37 +83,36 @@ impl hyper::service::Service<Request<Incoming>> for Calls {
                 return Begun::refused(self.peer.refusal(refused), measured, request.into_body());
             }
         };
-        let asked = self.asked(request.uri().path(), request.headers(), kind);
-        match self.gate.look(asked) {
-            Looked::Admitted(admitted) => self.enter(request, kind, deadlines, (open, measured), *admitted),
+        match self.gate.look(self.asked(method, request.headers())) {
+            Looked::Admitted(admitted) => self.enter(request, method.kind, deadlines, (open, measured), *admitted),
             Looked::Denied(denied) => {
-                let refused = self.denied(denied, request.uri().path());
+                let refused = self.denied(denied, method);
                 Begun::refused(refused, measured, request.into_body())
             }
             Looked::Unproven => {
-                Begun::Proving(Box::pin(self.clone().prove(request, kind, deadlines, (open, measured))))
+                Begun::Proving(Box::pin(self.clone().prove(request, method, deadlines, (open, measured))))
             }
         }
     }
 }
 
 impl Calls {
-    fn asked<'a>(&'a self, path: &'a str, headers: &'a HeaderMap, kind: Kind) -> Asked<'a> {
+    fn asked<'a>(&'a self, method: Method, headers: &'a HeaderMap) -> Asked<'a> {
         let shown = self.peer.certificate();
         let certificate = shown.map(|shown| Certificate { name: &shown.name, issuer: &shown.issuer });
-        Asked { path, headers, certificate, lasts: matches!(kind, Kind::Wait | Kind::Watch) }
+        Asked { access: method.access, headers, certificate, lasts: matches!(method.kind, Kind::Wait | Kind::Watch) }
     }
 
     /// Waits until a call's signed token is verified.
     async fn prove(
         self,
         request: Request<Incoming>,
-        kind: Kind,
+        method: Method,
         deadlines: Option<Deadlines>,
         (open, measured): (Open, Measured),
     ) -> Begun {
         let (head, body) = request.into_parts();
-        let proving = self.gate.prove(self.asked(head.uri.path(), &head.headers, kind), self.peer.connection_key());
+        let proving = self.gate.prove(self.asked(method, &head.headers), self.peer.connection_key());
         let proved = match deadlines {
             None => proving.await,
             Some(Deadlines { around, .. }) => match timeout_at(around, proving).await {
@@ -121,17 +121,19 @@ impl Calls {
             },
         };
         match proved {
-            Ok(admitted) => self.enter(Request::from_parts(head, body), kind, deadlines, (open, measured), admitted),
-            Err(denied) => Begun::refused(self.denied(denied, head.uri.path()), measured, body),
+            Ok(admitted) => {
+                self.enter(Request::from_parts(head, body), method.kind, deadlines, (open, measured), admitted)
+            }
+            Err(denied) => Begun::refused(self.denied(denied, method), measured, body),
         }
     }
 
     /// The answer to a call that does not pass the gate.
-    fn denied(&self, denied: Denied, path: &str) -> Response<Body> {
+    fn denied(&self, denied: Denied, method: Method) -> Response<Body> {
         let is_denied = !matches!(denied, Denied::Headers(_) | Denied::Busy);
         let refused = Status::from(problem::denied(denied));
         if is_denied {
-            self.peer.tell_denied(path, refused.message());
+            self.peer.tell_denied(method.named.1, refused.message());
         }
         refused.into_http()
     }

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use tokio::time::Instant;
 use tonic::Code;
 
-use super::method;
+use super::method::Method;
 use crate::domain::TraceContext;
 use crate::telemetry::metrics::RPC_STATUS;
 use crate::telemetry::record;
@@ -29,13 +29,13 @@ const TRACEPARENT: &str = "traceparent";
 impl Measured {
     /// A call that has arrived. Where nobody asks for metrics or traces, nothing is kept of it but the trace that its
     /// caller names.
-    pub(super) fn of(path: &str, headers: &HeaderMap, arrived: Instant) -> Self {
+    pub(super) fn of(method: Method, headers: &HeaderMap, arrived: Instant) -> Self {
         // A text that is no trace context is passed over, as the standard has it.
         let asked: Option<TraceContext> = headers.get(TRACEPARENT).and_then(|text| text.to_str().ok()?.parse().ok());
         if asked.is_none() && !record::is_on() {
             return Self(None);
         }
-        let method = method::numbered(path);
+        let method = method.named;
         let trace = traces::call(method.1, asked).map(Box::new);
         Self(Some(Box::new(Call { method, arrived, code: None, trace })))
     }

@@ -1,158 +1,106 @@
-//! The kind of a call, by its path. The kind decides which bounds hold for the call.
+//! A method as the transport treats its calls: by the table that the proto makes, or, where the service is not ours, by the
+//! one below.
 
+use runledger_proto::methods::{self, Kind, METHODS, Shed};
+
+use crate::auth::Access;
 use crate::memory::Pressure;
+use crate::telemetry::record;
 
-/// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A call that reads or changes a run, a namespace or a lifecycle, and is answered soon.
-    Call,
-    /// A call that reads many runs or events: its answer may be the largest there is.
-    Page,
-    /// A call that is answered when something happens.
-    Wait,
-    /// A stream of answers.
-    Watch,
-    /// A call that concerns this process alone, and is answered however busy the process is.
-    Local,
+/// What holds of a call by its path alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Method {
+    /// Its number among the methods of the port, and the name that metrics have for it.
+    pub(super) named: record::Value,
+    pub(super) kind: Kind,
+    /// The access that it needs; none for a method that the port does not have.
+    pub(super) access: Option<Access>,
+    shed: Shed,
 }
 
-impl Kind {
-    /// The kind of a call to any of this port's services. A test checks the kind of every method of `RunService`.
+impl Method {
     pub(super) fn of(path: &str) -> Self {
-        if let Some(method) = path.strip_prefix(NAMESPACES) {
-            return if method == "ListNamespaces" { Self::Page } else { Self::Call };
+        if let Some(&methods::Method { path, number, access, kind, shed, .. }) = methods::of(path) {
+            return Self { named: (1 + number, &path[1..]), kind, access: Some(access), shed };
         }
-        if let Some(method) = path.strip_prefix(LIFECYCLES) {
-            return if method == "ListLifecycles" { Self::Page } else { Self::Call };
-        }
-        let Some(method) = path.strip_prefix(RUNS) else {
-            return if path == "/grpc.health.v1.Health/Watch" || path.starts_with("/grpc.reflection.") {
-                Self::Watch
-            } else {
-                Self::Local
-            };
-        };
-        match method {
-            "ListRuns" | "CountRuns" | "ListRunEvents" => Self::Page,
-            "WaitRun" | "ClaimNextRun" => Self::Wait,
-            "WatchRun" | "WatchRuns" => Self::Watch,
-            _ => Self::Call,
+        let is_of = |row: &str| row.strip_suffix('*').map_or(path == row, |begin| path.starts_with(begin));
+        let row = OTHERS.iter().position(|(row, ..)| is_of(row)).expect("the last row is of every path");
+        let (of, kind, access) = OTHERS[row];
+        let named = if of.ends_with('*') { (0, UNKNOWN) } else { (1 + METHODS.len() + row, &of[1..]) };
+        Self { named, kind, access, shed: Shed::Never }
+    }
+
+    /// Whether its calls are not taken on under a pressure on the process's memory.
+    pub(super) fn is_shed_at(self, pressure: Pressure) -> bool {
+        match self.shed {
+            Shed::Never => false,
+            Shed::Tight => pressure >= Pressure::Tight,
+            Shed::Scarce => pressure >= Pressure::Scarce,
         }
     }
-}
 
-impl Kind {
-    /// Whether such a call is refused under overload. Pages have turns of their own; a watch that was cut comes back;
-    /// and a call that concerns the process alone is to be answered just then.
+    /// Whether its calls are refused under overload. Pages have turns of their own; a watch that was cut comes back; and a
+    /// call that concerns the process alone is to be answered just then.
     pub(super) fn is_refused_in_need(self) -> bool {
-        match self {
-            Self::Call | Self::Wait => true,
-            Self::Page | Self::Watch | Self::Local => false,
+        match self.kind {
+            Kind::Call | Kind::Wait => true,
+            Kind::Page | Kind::Watch | Kind::Local => false,
         }
     }
 }
-
-/// The pressure on the process's memory from which on a call is not taken on; none for a call that always is. Watches
-/// and waits take memory for long. What ends a run or keeps a lease is always taken on: refused, it would cost more.
-pub(super) fn is_refused_from(path: &str) -> Option<Pressure> {
-    match path.strip_prefix(RUNS)? {
-        "WatchRun" | "WatchRuns" | "WaitRun" => Some(Pressure::Tight),
-        "StartRun" | "UpdateRun" | "ClaimRun" | "ClaimNextRun" => Some(Pressure::Scarce),
-        _ => None,
-    }
-}
-
-/// All methods of the port, by the names that metrics have for them.
-const METHODS: &[&str] = &[
-    OTHER,
-    "runledger.v1.RunService/UpdateRun",
-    "runledger.v1.RunService/HeartbeatRun",
-    "runledger.v1.RunService/GetRun",
-    "runledger.v1.RunService/StartRun",
-    "runledger.v1.RunService/CompleteRun",
-    "runledger.v1.RunService/ClaimNextRun",
-    "runledger.v1.RunService/WaitRun",
-    "runledger.v1.RunService/WatchRun",
-    "runledger.v1.RunService/WatchRuns",
-    "runledger.v1.RunService/ListRuns",
-    "runledger.v1.RunService/FailRun",
-    "runledger.v1.RunService/AbortRun",
-    "runledger.v1.RunService/ClaimRun",
-    "runledger.v1.RunService/ReleaseRun",
-    "runledger.v1.RunService/RequestAbort",
-    "runledger.v1.RunService/SuspendRun",
-    "runledger.v1.RunService/ResumeRun",
-    "runledger.v1.RunService/ArchiveRun",
-    "runledger.v1.RunService/RestoreRun",
-    "runledger.v1.RunService/RedactRun",
-    "runledger.v1.RunService/ListLinks",
-    "runledger.v1.RunService/ListRunEvents",
-    "runledger.v1.RunService/CountRuns",
-    "runledger.v1.RunService/CheckTransition",
-    "runledger.v1.NamespaceService/CreateNamespace",
-    "runledger.v1.NamespaceService/GetNamespace",
-    "runledger.v1.NamespaceService/ListNamespaces",
-    "runledger.v1.NamespaceService/UpdateNamespace",
-    "runledger.v1.NamespaceService/NoteExported",
-    "runledger.v1.NamespaceService/DeleteNamespace",
-    "runledger.v1.LifecycleService/PutLifecycle",
-    "runledger.v1.LifecycleService/GetLifecycle",
-    "runledger.v1.LifecycleService/ListLifecycles",
-    "runledger.v1.ReplicaService/GetReplica",
-    "runledger.v1.IdentityService/WhoAmI",
-    "grpc.health.v1.Health/Check",
-    "grpc.health.v1.Health/Watch",
-    "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-    "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-];
 
 /// The name of a method that the port does not have: a caller chooses no name of a series.
-const OTHER: &str = "_OTHER";
+const UNKNOWN: &str = "_OTHER";
 
-/// The number and the name of a path's method.
-pub(super) fn numbered(path: &str) -> (usize, &'static str) {
-    let name = path.strip_prefix('/').unwrap_or_default();
-    METHODS.iter().position(|method| *method == name).map_or((0, OTHER), |number| (number, METHODS[number]))
-}
-
-/// The beginning of the paths of `RunService`.
-pub(in crate::grpc) const RUNS: &str = "/runledger.v1.RunService/";
-
-/// The beginning of the paths of `NamespaceService`.
-const NAMESPACES: &str = "/runledger.v1.NamespaceService/";
-
-/// The beginning of the paths of `LifecycleService`.
-const LIFECYCLES: &str = "/runledger.v1.LifecycleService/";
+/// The methods of services that are not ours; and then the paths that are no method's, by what they begin with. The first
+/// row counts that a path is of.
+const OTHERS: [(&str, Kind, Option<Access>); 10] = [
+    // Probes have no credential, and the status of a service is no secret.
+    ("/grpc.health.v1.Health/Check", Kind::Local, Some(Access::Open)),
+    ("/grpc.health.v1.Health/Watch", Kind::Watch, Some(Access::Open)),
+    // The protocol is public.
+    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Kind::Watch, Some(Access::Open)),
+    ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Kind::Watch, Some(Access::Open)),
+    ("/grpc.health.v1.Health/*", Kind::Local, Some(Access::Open)),
+    ("/grpc.reflection.v1.ServerReflection/*", Kind::Watch, Some(Access::Open)),
+    ("/grpc.reflection.v1alpha.ServerReflection/*", Kind::Watch, Some(Access::Open)),
+    ("/grpc.reflection.*", Kind::Watch, None),
+    ("/runledger.v1.*", Kind::Call, None),
+    ("*", Kind::Local, None),
+];
 
 #[cfg(test)]
 mod tests {
-    use prost_reflect::DescriptorPool;
+    use std::collections::BTreeSet;
 
     use super::*;
-    use runledger_proto::FILE_DESCRIPTOR_SET;
 
     #[test]
     fn every_method_has_a_name_of_its_own_and_a_callers_text_has_none() {
-        let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap();
-        for method in pool.services().flat_map(|service| service.methods().collect::<Vec<_>>()) {
-            let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
-            assert_eq!(format!("/{}", numbered(&path).1), path);
+        let others = OTHERS.iter().map(|(path, ..)| *path).filter(|path| !path.ends_with('*'));
+        let paths: Vec<_> = METHODS.iter().map(|method| method.path).chain(others).collect();
+        for path in &paths {
+            assert_eq!(format!("/{}", Method::of(path).named.1), *path);
         }
+        let numbers: BTreeSet<_> = paths.iter().map(|path| Method::of(path).named.0).collect();
+        assert_eq!(numbers, (1..=paths.len()).collect());
         for path in ["", "/", "/_OTHER", "runledger.v1.RunService/GetRun", "/runledger.v1.RunService/getrun"] {
-            assert_eq!(numbered(path), (0, OTHER), "{path}");
+            assert_eq!(Method::of(path).named, (0, UNKNOWN), "{path}");
         }
     }
 
     #[test]
-    fn a_stream_of_answers_is_a_watch_and_nothing_else_is() {
-        let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap();
-        let service = pool.get_service_by_name("runledger.v1.RunService").unwrap();
-        assert_eq!(format!("/{}/", service.full_name()), RUNS);
-        for method in service.methods() {
-            let kind = Kind::of(&format!("{RUNS}{}", method.name()));
-            assert_eq!(kind == Kind::Watch, method.is_server_streaming(), "{}", method.name());
-            assert!(!method.is_client_streaming(), "{}: requests are read as one message", method.name());
+    fn a_method_that_is_not_in_the_table_is_nobodys() {
+        for path in [
+            "/runledger.v1.RunService/DeleteRun",
+            "/runledger.v1.RunService/GetRunX",
+            "/runledger.v1.NamespaceService/GetNamespaceX",
+            "/runledger.v1.Other/Get",
+            "/grpc.reflection.v2.ServerReflection/ServerReflectionInfo",
+            "/",
+            "",
+        ] {
+            assert_eq!(Method::of(path).access, None, "{path:?}");
         }
     }
 }

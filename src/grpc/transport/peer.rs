@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, Response};
+use runledger_proto::methods::Kind;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,7 +17,7 @@ use tonic::body::Body;
 
 use super::caller_limits::{OpenCall, TooMany};
 use super::measured::Measured;
-use super::method::{self, Kind};
+use super::method::Method;
 use super::totals::{REQUEST_BYTES_MAX, Totals};
 use crate::auth::Caller;
 use crate::domain::Principal;
@@ -155,14 +156,13 @@ impl Peer {
         (self.open.load(Ordering::Acquire) == 0).then_some(begun)
     }
 
-    /// Counts a call until the value is dropped. `path` is the call's.
-    pub(super) fn begin(self: &Arc<Self>, kind: Kind, path: &str) -> Result<Open, Refused> {
+    /// Counts a call until the value is dropped.
+    pub(super) fn begin(self: &Arc<Self>, method: Method) -> Result<Open, Refused> {
         self.begun.fetch_add(1, Ordering::AcqRel);
         if self.withdrawn.is_cancelled() {
             return Err(Refused::Withdrawn);
         }
-        let is_short = |from| self.totals.memory.pressure() >= from;
-        if method::is_refused_from(path).is_some_and(is_short) {
+        if method.is_shed_at(self.totals.memory.pressure()) {
             return Err(Refused::MemoryShort);
         }
         if !self.totals.begin(self.open.load(Ordering::Acquire)) {
@@ -171,7 +171,7 @@ impl Peer {
         self.open.fetch_add(1, Ordering::AcqRel);
         let open = Open { peer: self.clone(), is_work: false, own: None, measured: None };
         let is_admitted =
-            !kind.is_refused_in_need() || self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed));
+            !method.is_refused_in_need() || self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed));
         is_admitted.then_some(open).ok_or(Refused::Overloaded)
     }
 
@@ -203,8 +203,8 @@ impl Peer {
     }
 
     /// Says now and then that calls do not pass the gate.
-    pub(super) fn tell_denied(&self, path: &str, why: &str) {
-        self.totals.tell_denied(self.address, path, why);
+    pub(super) fn tell_denied(&self, method: &str, why: &str) {
+        self.totals.tell_denied(self.address, method, why);
     }
 
     /// Says now and then that a call was refused after it had passed the gate, and whose it was.

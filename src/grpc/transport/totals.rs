@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep};
 use super::begin::NotBegun;
 use super::caller_limits::{CallerLimits, CallersLimited};
 use super::load_shed::LoadShed;
-use super::method;
 use super::peer::Peer;
 use super::quantum::Backlog;
 use crate::auth::Caller;
@@ -147,9 +146,9 @@ impl Totals {
     }
 
     /// Says now and then that calls do not pass the gate. Nothing in the line is a text that a caller chose.
-    pub(super) fn tell_denied(&self, address: SocketAddr, path: &str, why: &str) {
+    pub(super) fn tell_denied(&self, address: SocketAddr, method: &str, why: &str) {
         if let Some(unsaid) = self.denied_said.is_due() {
-            tracing::warn!(%address, method = method::numbered(path).1, error = why, unsaid, "a call was denied");
+            tracing::warn!(%address, method, error = why, unsaid, "a call was denied");
         }
     }
 

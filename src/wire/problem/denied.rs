@@ -2,7 +2,7 @@
 
 use super::{Code, DRAINING_RETRY, Problem, RETRY, UNAVAILABLE_RETRY, after, invalid, overloaded};
 use crate::auth::gate::{BadCredential, Denied};
-use crate::auth::{Access, Lacking};
+use crate::auth::{Access, Lacking, Needs as _};
 use crate::telemetry::record;
 
 /// A call that does not pass: nothing of its request was read.

@@ -54,7 +54,7 @@ async fn every_role_is_let_in_to_what_the_table_says_and_to_nothing_else() {
         for role in ROLES {
             for method in methods() {
                 let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
-                let access = Access::of(&path).expect("every method has a row");
+                let access = runledger_proto::methods::of(&path).expect("every method has a row").access;
                 for agent in [None, Some("own"), Some("other")] {
                     let caller = Caller { agent: agent.map(str::to_owned), ..Caller::of(role.name()) };
                     let answer = call(&channel, &method, caller).await;
