@@ -14,7 +14,7 @@ use super::ending::{Stop, say};
 use crate::config;
 use crate::text::limit;
 use runledger_client::flags::Access;
-use runledger_client::{Builder, Call, Client, ServerAddress, Unusable};
+use runledger_client::{Builder, Client, ServerAddress, Unary, Unusable};
 
 /// Time that a call may take where it has no limit of its own.
 pub(super) const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -247,7 +247,7 @@ impl Caller {
     }
 
     /// Makes a call.
-    pub(super) async fn ask<C: Call>(&self, client: &mut Client, call: &C) -> Result<C::Answer, Stop> {
+    pub(super) async fn ask<C: Unary>(&self, client: &mut Client, call: &C) -> Result<C::Answer, Stop> {
         Ok(client.ask(call, Instant::now() + self.timeout).await?)
     }
 }

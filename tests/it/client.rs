@@ -4,6 +4,7 @@
 mod fail_over;
 mod failure;
 mod goaway;
+mod lost_answers;
 mod tls;
 mod token;
 mod worker;

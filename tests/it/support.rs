@@ -6,6 +6,7 @@ pub(crate) mod everywhere;
 pub(crate) mod gate;
 pub(crate) mod http2;
 pub(crate) mod lifecycles;
+pub(crate) mod lossy;
 pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod postgres;

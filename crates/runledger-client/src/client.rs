@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use runledger_proto::methods::Unary;
 use runledger_proto::v1;
-use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
 use tokio::time::{Instant, sleep, timeout_at};
+use tonic::client::Grpc;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
@@ -12,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::backoff::Backoff;
 use crate::builder::{Builder, Unusable};
 use crate::caller::Caller;
-use crate::calls::{Call, Wire};
+use crate::calls::{self, Wire};
 use crate::connector::{Beginnings, Route};
 use crate::failure::{Failure, Kind};
 use crate::follow::Watch;
@@ -103,9 +104,9 @@ impl Client {
 
     /// Makes a call and waits for the answer until the deadline.
     ///
-    /// A mutation whose outcome stayed open is sent again, the same, until the outcome is known, if it has a
+    /// A call whose outcome stayed open is sent again, the same, until the outcome is known, if it has a
     /// `request_id`, so that it cannot apply twice. A call that a server did not serve is made at the others, each
-    /// once. A call that is [safe to repeat](Call::is_repeatable) is made again when its connection ended in an orderly
+    /// once. A call that is [safe to repeat](Unary::is_repeatable) is made again when its connection ended in an orderly
     /// way just then. A call whose token was not accepted is made again once, where the token's file has another token
     /// by now. No other call is made again.
     ///
@@ -113,7 +114,21 @@ impl Client {
     ///
     /// There is no answer. Where an earlier attempt may have been applied, the failure of that attempt is given, even
     /// when a later one failed too.
-    pub async fn ask<C: Call>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
+    pub async fn ask<C: Unary>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
+        self.asked(call, deadline, call.request_id().is_some()).await
+    }
+
+    /// Makes a call as [`Client::ask`] does, but for the repetition of a call whose outcome stayed open: that is left to
+    /// a caller who has a pace of its own, or something to tell in between.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer.
+    pub async fn attempt<C: Unary>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
+        self.asked(call, deadline, false).await
+    }
+
+    async fn asked<C: Unary>(&mut self, call: &C, deadline: Instant, until_known: bool) -> Result<C::Answer, Failure> {
         let mut open = None;
         let mut backoff = Backoff::default();
         let mut others = self.routes.len() - 1;
@@ -128,7 +143,7 @@ impl Client {
                     races += 1;
                     continue;
                 }
-                Err(failure) if C::MUTATES && is_repeatable && failure.is_open() => open = Some(failure),
+                Err(failure) if until_known && failure.is_open() => open = Some(failure),
                 Err(failure) if failure.lets_others_serve() && others > 0 && Instant::now() < deadline => {
                     others -= 1;
                     continue;
@@ -154,18 +169,17 @@ impl Client {
     pub async fn replica(&self, deadline: Instant) -> Result<v1::GetReplicaResponse, Failure> {
         let (channel, beginnings) = self.connected(deadline).await?;
         let (request, _sent) = self.request(v1::GetReplicaRequest {});
-        let mut replica = ReplicaServiceClient::new(channel);
-        let answer = replied(deadline, replica.get_replica(request)).await;
+        let answer = replied(deadline, calls::ask(&mut Grpc::new(channel), request)).await;
         answer.map(Response::into_inner).map_err(|failure| self.explained(failure, &beginnings))
     }
 
-    async fn once<C: Call>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
+    async fn once<C: Unary>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
         let mut again = true;
         loop {
             let (mut request, sent) = self.request(call.clone());
             request.set_timeout(deadline.saturating_duration_since(Instant::now()));
             let (wire, _) = self.wire(deadline).await?;
-            let answer = replied(deadline, Box::pin(C::send(wire, request))).await;
+            let answer = replied(deadline, Box::pin(calls::ask(wire, request))).await;
             match self.settled(answer) {
                 Err(failure) if again && self.has_another_token(&failure, sent.as_ref()) => again = false,
                 answer => return answer.map(Response::into_inner),
@@ -193,7 +207,7 @@ impl Client {
             // The call has no deadline: a deadline would end the stream.
             let (request, sent) = self.request(watch.resume());
             let (wire, _) = self.wire(deadline).await?;
-            let frames = replied(deadline, Box::pin(W::open(wire, request))).await;
+            let frames = replied(deadline, Box::pin(calls::open(wire, request))).await;
             match self.settled(frames) {
                 Err(failure) if again && self.has_another_token(&failure, sent.as_ref()) => again = false,
                 frames => return frames.map(Response::into_inner),
@@ -219,7 +233,7 @@ impl Client {
         let wire = match self.wire.take() {
             Some(wire) => wire,
             None => match self.connected(deadline).await {
-                Ok((channel, beginnings)) => (Wire::new(channel), beginnings),
+                Ok((channel, beginnings)) => (Grpc::new(channel), beginnings),
                 Err(failure) => {
                     self.disconnect();
                     return Err(failure);

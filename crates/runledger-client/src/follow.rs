@@ -1,18 +1,16 @@
 //! A watch that goes on where it was cut, for as long as its caller wants: no frame comes twice, and none is missing.
 //! Where the ledger was restored, or no longer has what is missing, the watch begins again and says so.
 
-use std::future::Future;
 use std::time::Duration;
 
 use async_stream::stream;
 use futures_util::Stream;
+use runledger_proto::methods::Streamed;
 use runledger_proto::v1::watch_runs_request::Initial;
 use runledger_proto::v1::{self, watch_run_response as of_run, watch_runs_response as of_runs};
 use tokio::time::{sleep, timeout};
-use tonic::{Request, Response, Status, Streaming};
 
 use crate::backoff::Backoff;
-use crate::calls::Wire;
 use crate::client::Client;
 use crate::failure::{Failure, Kind};
 
@@ -48,18 +46,12 @@ pub enum Pass {
 /// A watch and its place.
 pub trait Watch: Send {
     /// The request that opens the stream.
-    type Request: Send;
+    type Request: Streamed<Frame = Self::Frame>;
     /// A frame of the stream.
     type Frame: Send;
 
     /// The request that goes on from the watch's place.
     fn resume(&self) -> Self::Request;
-
-    /// Opens the stream.
-    fn open(
-        wire: &mut Wire,
-        request: Request<Self::Request>,
-    ) -> impl Future<Output = Result<Response<Streaming<Self::Frame>>, Status>> + Send;
 
     /// Goes on behind a frame.
     fn pass(&mut self, frame: &Self::Frame) -> Pass;
@@ -116,13 +108,6 @@ impl Watch for RunWatch {
         self.request.clone()
     }
 
-    async fn open(
-        wire: &mut Wire,
-        request: Request<Self::Request>,
-    ) -> Result<Response<Streaming<Self::Frame>>, Status> {
-        wire.watch_run(request).await
-    }
-
     fn pass(&mut self, frame: &Self::Frame) -> Pass {
         let run_at = |run: &Option<v1::Run>| run.as_ref().map(|run| run.revision);
         let (revision, pass) = match &frame.frame {
@@ -158,13 +143,6 @@ impl Watch for RunsWatch {
 
     fn resume(&self) -> Self::Request {
         self.request.clone()
-    }
-
-    async fn open(
-        wire: &mut Wire,
-        request: Request<Self::Request>,
-    ) -> Result<Response<Streaming<Self::Frame>>, Status> {
-        wire.watch_runs(request).await
     }
 
     fn pass(&mut self, frame: &Self::Frame) -> Pass {

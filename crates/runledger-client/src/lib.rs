@@ -27,13 +27,13 @@ pub mod worker;
 
 pub use builder::{Builder, Unusable};
 pub use caller::Caller;
-pub use calls::Call;
 pub use client::Client;
 pub use failure::{Failure, Kind};
 pub use fault::Fault;
 pub use follow::{News, Pass, RunWatch, RunsWatch, Watch, follow};
 pub use health::Health;
 pub use host_port::HostPort;
+pub use runledger_proto::methods::Unary;
 pub use server_address::{Scheme, ServerAddress};
 pub use tls::{Tls, TlsFileError};
 pub use token::{Token, TokenError};

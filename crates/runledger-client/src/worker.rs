@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use runledger_proto::methods::Unary;
 use runledger_proto::{Struct, duration, v1};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -19,7 +20,6 @@ pub use self::claims::Claiming;
 pub use self::heartbeats::Cancellation;
 pub use self::held::{FAILURE_REASON_BYTES_MAX, Held};
 pub use self::task::{Cancellations, Job, Outcome, Reported, Task};
-use crate::calls::Call;
 use crate::client::Client;
 use crate::failure::{Failure, Kind};
 
@@ -255,7 +255,7 @@ impl Worker {
     }
 
     /// Makes a call again until it is answered, for [`Options::report_for`] at most.
-    async fn insist<C: Call>(&mut self, call: &C) -> Result<C::Answer, Failure> {
+    async fn insist<C: Unary>(&mut self, call: &C) -> Result<C::Answer, Failure> {
         let until = after(self.options.report_for);
         let mut lost = false;
         loop {

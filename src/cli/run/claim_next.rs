@@ -81,7 +81,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
     let answer = loop {
         let left = until.saturating_duration_since(Instant::now()).saturating_sub(args.timeout);
         request.wait = Some(runledger_proto::duration(left));
-        match client.ask(&request, until).await {
+        match client.attempt(&request, until).await {
             Ok(answer) => break answer,
             // No server was ever reached.
             Err(failure) if !lost && failure.kind == Kind::Unreachable && failure.reason.is_none() => {

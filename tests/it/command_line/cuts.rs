@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::net::TcpListener as StdListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use runledger_proto::v1::GetReplicaRequest;
 use runledger_proto::v1::replica_service_client::ReplicaServiceClient;
-use runledger_proto::v1::{GetReplicaRequest, GetRunRequest, Run, RunStatus};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::cli::{Going, cli, completed, done, started};
 use crate::support::http2;
+use crate::support::lossy::{is_running, lossy};
 use crate::support::postgres::Database;
 use crate::support::server::{PATIENCE, Server, channel};
 
@@ -132,49 +132,10 @@ async fn a_watch_that_may_not_reconnect_ends_with_4_when_it_is_cut() {
     }
 }
 
-/// Forwards connections. The first one's answer is swallowed, and the connection cut once the run is running.
-async fn lossy(server: &Server, run_id: &'static str) -> (String, JoinSet<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let (target, mut client) = (server.address().to_owned(), server.client().await);
-    let mut task = JoinSet::new();
-    task.spawn(async move {
-        let (mut caller, caller_writes) = listener.accept().await.unwrap().0.into_split();
-        let (mut answers, mut calls) = TcpStream::connect(&target).await.unwrap().into_split();
-        let forward = async {
-            let mut bytes = [0; 4096];
-            while let Ok(read @ 1..) = caller.read(&mut bytes).await {
-                calls.write_all(&bytes[..read]).await.unwrap();
-            }
-        };
-        let (mut hear, mut bytes) = (caller_writes, [0; 4096]);
-        let swallow = async {
-            // The server's first word is let through: no call comes before it.
-            let first = answers.read(&mut bytes).await.unwrap();
-            hear.write_all(&bytes[..first]).await.unwrap();
-            while answers.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
-        };
-        let applied = async {
-            let asked = GetRunRequest { run_id: run_id.to_owned(), ..GetRunRequest::default() };
-            let is_running = |run: Option<Run>| run.is_some_and(|run| run.status() == RunStatus::Running);
-            while !client.get_run(asked.clone()).await.is_ok_and(|answer| is_running(answer.into_inner().run)) {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::select! { () = forward => {}, () = swallow => {}, () = applied => {} }
-        drop((caller, hear, answers, calls));
-        while let Ok((mut caller, _)) = listener.accept().await {
-            let mut server = TcpStream::connect(&target).await.unwrap();
-            let _gone = copy_bidirectional(&mut caller, &mut server).await;
-        }
-    });
-    (address, task)
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_whose_answer_is_lost_is_sent_again_and_applied_once() {
     let server = Server::start("memory").await;
-    let (address, _task) = lossy(&server, "r").await;
+    let (address, _task) = lossy(server.address(), is_running(&server, "r")).await;
     let out = done(&address, &["run", "start", "--task-thread-id", "t", "--run-id", "r"]);
     let out = timeout(PATIENCE, out).await.expect("it does not end");
     assert!(out.starts_with("disposition  replayed\n"), "{out}");
@@ -188,7 +149,7 @@ async fn a_claim_whose_answer_is_lost_is_made_again_and_gets_the_same_run() {
     for run_id in ["r", "later"] {
         done(server.address(), &["run", "start", "--task-thread-id", "t", "--run-id", run_id, "--deferred"]).await;
     }
-    let (address, _task) = lossy(&server, "r").await;
+    let (address, _task) = lossy(server.address(), is_running(&server, "r")).await;
     let claimed = cli(&address, &["run", "claim-next", "--wait", "20s", "--quiet"]).await;
     assert_eq!((claimed.code, claimed.out.as_str()), (0, "r\n"), "{}", claimed.err);
     assert!(claimed.err.contains("(trying again)"), "{}", claimed.err);

@@ -38,7 +38,7 @@ impl Worker {
             let left = until.map_or(CLAIM_WAIT, |until| until.saturating_duration_since(Instant::now()));
             let wait = left.min(CLAIM_WAIT);
             let request = self.claim_request(what, asked.clone(), wait);
-            match self.client.ask(&request, Instant::now() + wait + CALL_WAIT_MAX).await {
+            match self.client.attempt(&request, Instant::now() + wait + CALL_WAIT_MAX).await {
                 Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => return Ok(Some(Held::from(run))),
                 Ok(v1::ClaimNextRunResponse { run: None, .. }) => lost = false,
                 // The lease that was granted was lost while this worker could not be told of it.
@@ -65,7 +65,7 @@ impl Worker {
         let until = Instant::now() + GIVE_BACK_WAIT_MAX;
         let again = self.claim_request(what, asked, Duration::ZERO);
         let claimed = loop {
-            match self.client.ask(&again, until).await {
+            match self.client.attempt(&again, until).await {
                 Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => break Held::from(run),
                 Ok(v1::ClaimNextRunResponse { run: None, .. }) => return,
                 // The run is this worker's no more.
