@@ -1,11 +1,19 @@
 //! Generates the server's side of `runledger.v1` from the descriptors that the crate of the messages compiles.
+use std::path::Path;
+
 use prost::Message as _;
-use prost_types::FileDescriptorSet;
 use prost_types::field_descriptor_proto::Type;
+use prost_types::{FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto};
 
 const PACKAGE: &str = "runledger.v1";
 /// The messages that many callers get alike.
 const SHARED: [&str; 3] = ["WatchRunResponse", "WatchRunsResponse", "WaitRunResponse"];
+/// The services whose calls the authority answers, and how `grpc::handlers` opens a call of theirs.
+const ANSWERED: [(&str, &str); 3] = [
+    ("RunService", "self.enter(request).await?"),
+    ("LifecycleService", "self.enter(request).await?"),
+    ("NamespaceService", "self.open(request)?"),
+];
 
 #[expect(clippy::disallowed_methods, reason = "cargo says where to in the environment; config is the server's")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,6 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptor = std::env::var("DEP_RUNLEDGER_PROTO_DESCRIPTOR")?;
     println!("cargo:rerun-if-changed={descriptor}");
     let files = FileDescriptorSet::decode(std::fs::read(descriptor)?.as_slice())?;
+    let services = files.file.iter().filter(|file| file.package() == PACKAGE).flat_map(|file| &file.service);
+    let handlers: String = services.map(handlers).collect();
+    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("handlers.rs"), handlers)?;
     let mut generator =
         tonic_prost_build::configure().codec_path("crate::wire::codec::Codec").build_client(false).bytes(".");
     for name in unshared(&files) {
@@ -47,4 +58,46 @@ fn served(mut files: FileDescriptorSet) -> FileDescriptorSet {
         }
     }
     files
+}
+
+/// The handlers of a service: for each method the authority's function of its name, once the call was opened. What many
+/// callers get alike is made in `grpc::shared`.
+fn handlers(service: &ServiceDescriptorProto) -> String {
+    let Some((name, opened)) = ANSWERED.iter().find(|(name, _)| *name == service.name()) else { return String::new() };
+    let handlers: String = service.method.iter().map(|method| handler(method, opened)).collect();
+    format!("#[tonic::async_trait]\nimpl served::{}_server::{name} for Handlers {{\n{handlers}}}\n\n", snake(name))
+}
+
+fn handler(method: &MethodDescriptorProto, opened: &str) -> String {
+    let name = snake(method.name());
+    let [request, answer] = [method.input_type(), method.output_type()].map(|name| &name[PACKAGE.len() + 2..]);
+    let written = |answer: &str, peer: &str, answered: &str| {
+        format!(
+            "    async fn {name}(&self, request: Request<v1::{request}>) -> Result<Response<{answer}>, Status> {{
+        let (authority, call, {peer}) = {opened};
+        Ok(Response::new({answered}.await?))
+    }}\n"
+        )
+    };
+    if !SHARED.contains(&answer) {
+        return written(&format!("v1::{answer}"), "_", &format!("authority.{name}(call)"));
+    }
+    if !method.server_streaming() {
+        return written(&format!("served::{answer}"), "_", &format!("shared::{name}(authority, call)"));
+    }
+    let stream = format!("{}Stream", method.name());
+    let handler = written(&format!("Self::{stream}"), "peer", &format!("shared::{name}(authority, call, peer)"));
+    format!("    type {stream} = shared::Frames<served::{answer}>;\n{handler}")
+}
+
+/// `StartRun` as `start_run`.
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for (index, letter) in name.char_indices() {
+        if index > 0 && letter.is_uppercase() {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+    }
+    snake
 }

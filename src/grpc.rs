@@ -1,13 +1,12 @@
 //! The gRPC face of the authority: its services, health, and the listener with its bounds. Holds no SQL and no rules.
 
+mod handlers;
 pub mod health;
 mod identity;
-mod lifecycles;
-mod namespaces;
 mod replica;
 mod routes;
-mod runs;
 pub mod server;
+mod shared;
 pub mod transport;
 mod watch;
 

@@ -30,7 +30,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_health::server::{HealthReporter, HealthService as Inner};
 
 pub use self::readiness::Readiness;
-use super::runs::until;
+use super::handlers::until;
 use crate::authority::{Authority, AuthoritySlot, over};
 use crate::domain::Shard;
 use crate::engine::CommitOutage;

@@ -2,7 +2,7 @@
 
 use tonic::{Request, Response, Status};
 
-use super::runs::call;
+use super::handlers::call;
 use crate::wire::identity;
 use crate::wire::served::identity_service_server::IdentityService;
 use runledger_proto::v1;

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service as _};
 
-use super::runs::Runs;
+use super::handlers::Handlers;
 use super::transport::Whole;
 use crate::wire::served::run_service_server::RunServiceServer;
 
@@ -18,7 +18,7 @@ const RUNS: &str = "/runledger.v1.RunService/";
 #[derive(Clone)]
 pub(super) struct Routes {
     /// Called directly, because nearly all calls are for it.
-    pub(super) runs: RunServiceServer<Runs>,
+    pub(super) runs: RunServiceServer<Handlers>,
     pub(super) others: tonic::service::Routes,
 }
 

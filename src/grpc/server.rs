@@ -5,12 +5,10 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::{Health, HealthServer};
 
+use super::handlers::Handlers;
 use super::identity::Identities;
-use super::lifecycles::Lifecycles;
-use super::namespaces::Namespaces;
 use super::replica::Replica;
 use super::routes::Routes;
-use super::runs::Runs;
 use super::transport::Totals;
 use super::transport::listener::{Limits, Port, listen};
 use crate::auth::Gate;
@@ -59,12 +57,12 @@ pub fn serve(
             .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
     };
     let others = tonic::service::Routes::new(ReplicaServiceServer::new(Replica::new(slot.clone(), totals.clone())))
-        .add_service(NamespaceServiceServer::new(Namespaces::new(slot.clone())))
-        .add_service(LifecycleServiceServer::new(Lifecycles::new(slot.clone())))
+        .add_service(NamespaceServiceServer::new(Handlers::new(slot.clone())))
+        .add_service(LifecycleServiceServer::new(Handlers::new(slot.clone())))
         .add_service(IdentityServiceServer::new(Identities))
         .add_service(health)
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX));
-    let routes = Routes { runs: RunServiceServer::new(Runs::new(slot)), others: others.prepare() };
+    let routes = Routes { runs: RunServiceServer::new(Handlers::new(slot)), others: others.prepare() };
     Ok(listen(port, routes, gate, limits, totals, connections, stop))
 }

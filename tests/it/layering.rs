@@ -210,9 +210,9 @@ fn a_breach_is_seen_however_it_is_written() {
         ("engine::batch", "use crate::{domain::Run, feed::{Hub, tailer}};", "1: engine may not use feed"),
         ("feed::hub", "fn f() { let _ = crate::engine::Engine::new(); }", "1: feed may not use engine"),
         (
-            "grpc::runs",
+            "grpc::handlers",
             "use crate::store::{\n    self,\n    postgres::PostgresStore,\n};",
-            "1: grpc::runs may not use store::postgres",
+            "1: grpc::handlers may not use store::postgres",
         ),
         ("store::json", "use super::sqlite::SqliteStore;", "1: store::json may not use store::sqlite"),
         (
