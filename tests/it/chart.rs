@@ -7,6 +7,8 @@ use std::fs;
 use runledger::config::file;
 use serde_json::Value;
 
+use crate::layering::files_of;
+
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm/runledger");
 
 /// Settings that the chart derives from its own values: nobody may set them beside those.
@@ -63,4 +65,25 @@ fn alerts_and_dashboard_of_the_chart_are_those_of_the_server() {
         let in_the_chart = fs::read_to_string(format!("{CHART}/files/{file}")).unwrap();
         assert!(kept == in_the_chart, "cp monitoring/{file} helm/runledger/files/");
     }
+}
+
+/// An image is built of what `.dockerignore` lets in.
+#[test]
+fn whatever_the_program_includes_is_let_into_the_image() {
+    let root = fs::canonicalize(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let listed = fs::read_to_string(root.join(".dockerignore")).unwrap();
+    let let_in: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    let mut included = 0;
+    let files = files_of("src").into_iter().filter(|(path, _)| path.file_stem().is_none_or(|name| name != "tests"));
+    for (path, source) in files {
+        let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
+        for place in code.split("include_str!(\"").skip(1) {
+            let place = place.split('"').next().unwrap();
+            let file = root.join("src").join(&path).parent().unwrap().join(place);
+            let file = fs::canonicalize(file).unwrap().strip_prefix(&root).unwrap().to_owned();
+            assert!(let_in.iter().any(|folder| file.starts_with(folder)), "{} is not in .dockerignore", file.display());
+            included += 1;
+        }
+    }
+    assert!(included >= 5, "{included}");
 }
