@@ -246,7 +246,6 @@
 //! | `config::{file, shown}` | a server's settings from a file; as they hold, and their reference |
 //! | `telemetry::{metrics, record, gauges}` | the table of metrics; what is recorded as it happens; what is read when asked |
 //! | `telemetry::{traces, otlp}` | the spans of a call, from its headers to its commit; their way to a collector |
-//! | `telemetry::{alerts, dashboard}` | what Prometheus and Grafana are given, made of the table |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
 //! | `cli::{connect, context}` | how servers are reached: by flags, then a context that is named; else by the environment, then the current context |
 //! | `fill` | makes a large ledger for measurements, past the service |

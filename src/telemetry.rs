@@ -3,8 +3,6 @@
 //! The module knows nothing of runs. Who has something to tell calls [`record`], or registers a gauge that is read when
 //! somebody asks.
 
-pub mod alerts;
-pub mod dashboard;
 pub mod gauges;
 mod instruments;
 mod log;
