@@ -220,7 +220,7 @@
 //! | `store::observed` | a wrapper that counts the calls of a store |
 //! | `store::steady` | what the stores keep of the steady clock |
 //! | `store::{postgres, sqlite}` | the two stores: `commit`, `sides`, `upkeep`, `read`, `changes`, `query` in both |
-//! | `store::{inspect, bulk}` | the contracts of the tools: export, verify and doctor; the fill |
+//! | `store::inspect` | the contract of the tools: export, verify and doctor |
 //! | [`engine`] | one committer a shard: commands queue, and are committed in batches |
 //! | [`feed`] | the tailer, the ring and the sessions of watches |
 //! | [`claims`] | queues of runs that wait for a claim |
@@ -248,7 +248,6 @@
 //! | `telemetry::{traces, otlp}` | the spans of a call, from its headers to its commit; their way to a collector |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
 //! | `cli::{connect, context}` | how servers are reached: by flags, then a context that is named; else by the environment, then the current context |
-//! | `fill` | makes a large ledger for measurements, past the service |
 //!
 //! Beside this package, `crates/` has the messages (`runledger-proto`), a client with TLS, tokens and a worker's loop
 //! (`runledger-client`) and the measurements (`runledger-bench`). Both callers of servers, `cli` and the measurements,
@@ -357,8 +356,6 @@ pub mod declaration;
 pub mod domain;
 pub mod engine;
 pub mod feed;
-#[cfg(feature = "bench")]
-pub mod fill;
 pub mod grpc;
 pub mod leases;
 pub mod memory;

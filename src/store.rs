@@ -8,7 +8,6 @@
 //! lock, lets the [rules](crate::domain::Decide) decide, and writes what was decided.
 
 pub mod attached;
-pub mod bulk;
 mod commits;
 pub mod contents;
 mod dialect;

@@ -8,13 +8,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use self::plain_path::is_secret;
-use super::bulk::Bulk;
 use super::finding::Diagnosis;
 use super::inspect::Inspect;
 use super::migrations::Migrated;
 use super::plan::Plan;
-use super::postgres::{self, PostgresBulk, PostgresInspect, PostgresStore, dsn};
-use super::sqlite::{SqliteBulk, SqliteInspect, SqliteStore};
+use super::postgres::{self, PostgresInspect, PostgresStore, dsn};
+use super::sqlite::{SqliteInspect, SqliteStore};
 use super::{OpenError, OpenOptions, Store};
 use crate::clock::Clock;
 use crate::supervise::Supervisor;
@@ -127,26 +126,6 @@ pub async fn diagnose(location: &Location) -> Result<Diagnosis, OpenError> {
         Location::Sqlite(path) => SqliteInspect::diagnose(path.clone()).await,
         Location::Memory => Ok(Diagnosis { findings: Vec::new(), is_open: true }),
         Location::Postgres(dsn) => postgres::diagnosis::diagnose(dsn).await,
-    }
-}
-
-/// Opens the ledger at a location to load runs into it past its servers, once. A missing or empty one is made.
-///
-/// # Errors
-///
-/// See [`OpenError`]. Memory is its server's alone.
-pub async fn for_loading(
-    location: &Location,
-    options: &OpenOptions,
-    clock: Arc<dyn Clock>,
-) -> Result<Arc<dyn Bulk>, OpenError> {
-    match location {
-        Location::Sqlite(path) => Ok(Arc::new(SqliteBulk::open(path.clone(), options, clock).await?)),
-        Location::Memory => {
-            let source = "a store in memory can be written by its own server only".into();
-            Err(OpenError::Failed { location: location.to_string(), source })
-        }
-        Location::Postgres(dsn) => Ok(Arc::new(PostgresBulk::open(dsn, options).await?)),
     }
 }
 

@@ -7,7 +7,6 @@
 mod alone;
 mod announce;
 mod blocked;
-mod bulk;
 mod changes;
 mod changing;
 mod commit;
@@ -52,7 +51,6 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use self::announce::Announcer;
-pub use self::bulk::PostgresBulk;
 use self::changes::OverShards;
 pub use self::changes::of_a_namespace;
 use self::commit::CommitPath;

@@ -5,7 +5,6 @@
 //! one job on a blocking thread. When its caller goes away, a write ends on its own, and a read is interrupted.
 
 mod access;
-mod bulk;
 mod changes;
 mod cleaner;
 mod commit;
@@ -68,7 +67,6 @@ use crate::domain::{
     Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
-pub use bulk::SqliteBulk;
 use connections::Connections;
 pub use inspect::SqliteInspect;
 use uptime::UptimeClock;

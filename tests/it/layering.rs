@@ -101,9 +101,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    // The fill writes past the service and asks no server. So it is no part of the crate of measurements, whose numbers
-    // are those of a client that may read the fill's runs.
-    ("fill", &["clock", "domain", "store"]),
     (
         "cli",
         &[
@@ -113,7 +110,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "config",
             "declaration",
             "domain",
-            "fill",
             "grpc",
             "memory",
             "private",
@@ -148,7 +144,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("runledger_proto", &["auth", "authority", "cli", "grpc", "telemetry", "wire"]),
     // `config` takes from it what an address is.
     ("runledger_client", &["cli", "config"]),
-    ("runledger_bench", &["cli::bench", "fill"]),
+    ("runledger_bench", &["cli::bench"]),
     ("tokio_postgres", &["store::postgres"]),
     ("deadpool", &["store::postgres"]),
     ("deadpool_postgres", &["store::postgres"]),

@@ -7,7 +7,7 @@
 mod delays;
 pub mod direct;
 mod dsn;
-pub mod filled;
+pub mod fill;
 pub mod leases;
 pub mod load;
 pub mod overload;

@@ -16,6 +16,7 @@ use clap::Args;
 use tokio_util::sync::CancellationToken;
 
 use self::asked::{Asked, Content, Draws};
+pub(crate) use self::over_grpc::applied;
 use self::phase::{Phase, Watched};
 use self::rounds::{Rounds, Turn, Wrote};
 use self::runledger::Runledger;
@@ -25,7 +26,7 @@ use super::pace::OPEN_MAX;
 use super::progress::Progress;
 use super::report::Report;
 use super::servers::{Reach, Replicas};
-use crate::filled;
+use crate::fill::recipe::{RUNS_MAX, Recipe, SEED};
 
 /// The sequence of calls that the callers repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub enum Workload {
 /// The runs of `bench fill`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filled {
-    seed: u64,
+    recipe: Recipe,
     runs: u64,
 }
 
@@ -102,10 +103,10 @@ pub struct ReadPlan {
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: u32,
     /// Read the runs of `bench fill N` instead, all of them alike
-    #[arg(long, value_name = "N", conflicts_with = "runs", value_parser = clap::value_parser!(u64).range(1..=filled::RUNS_MAX))]
+    #[arg(long, value_name = "N", conflicts_with = "runs", value_parser = clap::value_parser!(u64).range(1..=RUNS_MAX))]
     filled: Option<u64>,
     /// The seed of that fill
-    #[arg(long, value_name = "N", default_value_t = filled::SEED, requires = "filled")]
+    #[arg(long, value_name = "N", default_value_t = SEED, requires = "filled")]
     fill_seed: u64,
     #[command(flatten)]
     plan: Plan,
@@ -146,7 +147,7 @@ impl ReadPlan {
     ///
     /// See [`measure`].
     pub async fn measure(&self, stop: &CancellationToken) -> Result<Report, BenchError> {
-        let filled = self.filled.map(|runs| Filled { seed: self.fill_seed, runs });
+        let filled = self.filled.map(|runs| Filled { recipe: Recipe::new(self.fill_seed), runs });
         let runs = if filled.is_some() { 0 } else { self.runs };
         measure(Workload::Read { runs, filled }, &self.plan, stop).await
     }
@@ -155,7 +156,7 @@ impl ReadPlan {
 impl Filled {
     /// The id of one of them.
     fn run_id(self, draws: &mut Draws) -> String {
-        filled::run_id(self.seed, 1 + draws.number_below(self.runs))
+        self.recipe.run_id(1 + draws.number_below(self.runs))
     }
 }
 

@@ -153,7 +153,6 @@ mod tests {
     const NOT_TRIED: &[&str] = &[
         "announce.",
         "blocked.",
-        "bulk.",
         "changes.",
         "commit.begin",
         "commit.commit",

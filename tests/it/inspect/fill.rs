@@ -1,13 +1,7 @@
-//! `runledger bench fill`: its rows are those that servers would have written, beside any readers and writers.
+//! `runledger bench fill`: whole runs through any servers, as many as were asked for, beside any readers and writers.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use runledger::clock::{SystemClock, draw_id};
-use runledger::domain::Shard;
-use runledger::store::OpenOptions;
-use runledger::store::bulk::{Load as BulkLoad, LoadError};
-use runledger::store::open;
 use runledger_proto::v1::watch_runs_request::Initial;
 use runledger_proto::v1::watch_runs_response::Frame;
 use runledger_proto::v1::{CountRunsRequest, ListRunsRequest, RunFilter, WatchRunsRequest};
@@ -19,28 +13,33 @@ use super::ledger::Ledger;
 use super::on_both_stores;
 use crate::process::data::Contents;
 use crate::process::load::Load;
-use crate::process::server::{Client, Process, SOON, Server, eventually};
-use crate::support::commands::{complete, start};
+use crate::process::server::{Client, Process, SOON, Server, eventually, run};
 
 on_both_stores! {
     a_filled_ledger_is_sound_and_lists_and_counts_agree_with_it
     a_watch_resumed_after_a_fill_sees_every_event_of_it
     a_fill_goes_on_where_it_ended_and_another_seed_adds
     a_fill_that_is_stopped_leaves_whole_runs_and_goes_on
-    a_fill_without_room_writes_nothing
     a_read_load_reads_the_runs_of_a_fill_and_writes_none
-    a_load_that_somebody_else_has_done_is_refused
+    a_fill_ends_the_runs_that_a_killed_one_has_begun
+}
+
+/// A server that is ready, on a ledger.
+async fn served(ledger: &Ledger) -> Server {
+    let server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
+    server
 }
 
 /// Runs a fill to its end, and gives its numbers.
-async fn filled(ledger: &Ledger, runs: u64, seed: u64) -> BTreeMap<String, f64> {
-    let (code, said) = ledger.run(&fill(&runs.to_string(), &seed.to_string())).await;
+async fn filled(server: &Server, runs: u64, seed: u64) -> BTreeMap<String, f64> {
+    let (code, said) = run(&fill(&runs.to_string(), &seed.to_string(), &server.address.to_string())).await;
     assert_eq!(code, 0, "{said}");
     numbers(&said)
 }
 
-fn fill<'a>(runs: &'a str, seed: &'a str) -> [&'a str; 7] {
-    ["bench", "fill", runs, "--seed", seed, "--output", "json"]
+fn fill<'a>(runs: &'a str, seed: &'a str, server: &'a str) -> [&'a str; 9] {
+    ["bench", "fill", runs, "--seed", seed, "--server", server, "--output", "json"]
 }
 
 fn numbers(said: &str) -> BTreeMap<String, f64> {
@@ -58,14 +57,13 @@ async fn sound(ledger: &Ledger) -> Contents {
 }
 
 async fn a_filled_ledger_is_sound_and_lists_and_counts_agree_with_it(ledger: Ledger) {
-    let numbers = filled(&ledger, 3_000, 7).await;
+    let server = served(&ledger).await;
+    let numbers = filled(&server, 1_200, 7).await;
     let contents = sound(&ledger).await;
-    assert_eq!((contents.runs.len(), contents.events.len()), (3_000, count(numbers["events"])));
+    assert_eq!((contents.runs.len(), contents.events.len()), (1_200, count(numbers["events"])));
     assert!(contents.runs.values().all(|run| run.status.is_terminal() && run.started_at < run.updated_at));
     assert!(contents.events.iter().any(|event| event.request_id.is_some()), "some calls have request ids");
 
-    let server = Server::start(&ledger.store()).await;
-    server.is_ready().await;
     let mut client = server.client();
     let mut listed = 0;
     for thread in ["fill-7-large-0", "fill-7-1", "fill-7-999", "fill-7-nobody"] {
@@ -87,7 +85,7 @@ async fn a_filled_ledger_is_sound_and_lists_and_counts_agree_with_it(ledger: Led
             assert_eq!(status.count, u64::try_from(expected).unwrap(), "{thread}");
         }
     }
-    assert!(listed > 150, "one run of twenty is of the large thread");
+    assert!(listed > 60, "one run of twenty is of the large thread");
 }
 
 fn status_of(run: &runledger::domain::Run) -> i16 {
@@ -118,16 +116,14 @@ async fn list(client: &mut Client, thread: &str) -> Vec<String> {
 }
 
 async fn a_watch_resumed_after_a_fill_sees_every_event_of_it(ledger: Ledger) {
-    filled(&ledger, 500, 1).await;
-    let server = Server::start(&ledger.store()).await;
-    server.is_ready().await;
+    let server = served(&ledger).await;
+    filled(&server, 200, 1).await;
     let asked = WatchRunsRequest { initial: Initial::None.into(), ..WatchRunsRequest::default() };
     let (changes, cursor) = until_caught_up(&mut server.client(), asked).await;
     assert_eq!(changes, Vec::new());
+    filled(&server, 300, 2).await;
     drop(server);
-    filled(&ledger, 700, 2).await;
-    let server = Server::start(&ledger.store()).await;
-    server.is_ready().await;
+    let server = served(&ledger).await;
     let asked = WatchRunsRequest { cursor, ..WatchRunsRequest::default() };
     let (mut changes, _) = until_caught_up(&mut server.client(), asked).await;
     let contents = ledger.data.sound().await;
@@ -156,10 +152,11 @@ async fn until_caught_up(client: &mut Client, asked: WatchRunsRequest) -> (Vec<(
 }
 
 async fn a_fill_goes_on_where_it_ended_and_another_seed_adds(ledger: Ledger) {
+    let server = served(&ledger).await;
     for (runs, seed, there, written) in
-        [(700, 7, 0, 700), (1_000, 7, 700, 300), (1_000, 7, 1_000, 0), (900, 7, 1_000, 0), (200, 77, 0, 200)]
+        [(700, 7, 0, 700), (1_000, 7, 700, 300), (1_000, 7, 1_000, 0), (900, 7, 900, 0), (200, 77, 0, 200)]
     {
-        let numbers = filled(&ledger, runs, seed).await;
+        let numbers = filled(&server, runs, seed).await;
         assert_eq!((count(numbers["runs_there_before"]), count(numbers["runs"])), (there, written), "{runs} {seed}");
     }
     let contents = sound(&ledger).await;
@@ -169,14 +166,13 @@ async fn a_fill_goes_on_where_it_ended_and_another_seed_adds(ledger: Ledger) {
 }
 
 async fn a_read_load_reads_the_runs_of_a_fill_and_writes_none(ledger: Ledger) {
-    filled(&ledger, 50, 7).await;
-    let server = Server::start(&ledger.data.store()).await;
-    server.is_ready().await;
+    let server = served(&ledger).await;
+    filled(&server, 50, 7).await;
     let address = server.address.to_string();
     let read = |runs: &'static str| {
         let words = ["bench", "read", "--filled", runs, "--fill-seed", "7", "--seconds", "1", "--warm-up", "0"];
         let words: Vec<&str> = words.into_iter().chain(["--server", &address, "--output", "json"]).collect();
-        async move { crate::process::server::run(&words).await }
+        async move { run(&words).await }
     };
     let (code, said) = read("50").await;
     assert_eq!(code, 0, "{said}");
@@ -189,92 +185,55 @@ async fn a_read_load_reads_the_runs_of_a_fill_and_writes_none(ledger: Ledger) {
     assert!(said.contains("does not exist"), "{said}");
 }
 
-async fn a_fill_that_is_stopped_leaves_whole_runs_and_goes_on(ledger: Ledger) {
-    let store = ledger.store();
-    let mut process = Process::spawn(&[&fill("400000", "7")[..], &["--store", &store]].concat());
-    let at_work = eventually(SOON * 2, async || {
-        let said = process.said();
-        assert!(!said.contains("cannot"), "{said}");
-        let begun =
-            said.contains("runs are there") && ledger.data.sql("select run_id from runs limit 1").await.len() == 1;
-        begun.then_some(())
+/// A large fill that has begun to write.
+async fn at_work(ledger: &Ledger, server: &Server) -> Process {
+    let process = Process::spawn(&fill("400000", "7", &server.address.to_string()));
+    let begun = eventually(SOON * 2, async || {
+        (!ledger.data.sql("select run_id from runs where status > 2 limit 1").await.is_empty()).then_some(())
     });
-    at_work.await.unwrap_or_else(|| panic!("nothing was written: {}", process.said()));
+    begun.await.unwrap_or_else(|| panic!("nothing was written: {}", process.said()));
+    process
+}
+
+async fn a_fill_that_is_stopped_leaves_whole_runs_and_goes_on(ledger: Ledger) {
+    let server = served(&ledger).await;
+    let mut process = at_work(&ledger, &server).await;
     process.signal("INT");
     let (code, said) = process.exited(SOON).await;
     assert_eq!(code, 130, "{said}");
     let written = count(numbers(&said)["runs"]);
-    let contents = ledger.data.sound().await;
+    let contents = sound(&ledger).await;
     assert_eq!(contents.runs.len(), written);
     assert!(contents.runs.values().all(|run| run.status.is_terminal()));
-    let last = contents.runs.keys().map(|key| key.run_id.rsplit('-').next().unwrap().parse::<u64>().unwrap()).max();
-    let numbers = filled(&ledger, last.unwrap() + 10, 7).await;
-    assert_eq!(count(numbers["runs_there_before"]), written);
-    let (code, said) = ledger.run(&["verify"]).await;
-    assert_eq!(code, 0, "{said}");
+    goes_on(&ledger, &server).await;
+}
+
+async fn a_fill_ends_the_runs_that_a_killed_one_has_begun(ledger: Ledger) {
+    let server = served(&ledger).await;
+    at_work(&ledger, &server).await.kill();
+    goes_on(&ledger, &server).await;
+}
+
+/// The same fill ends what was begun, and leaves no number out.
+async fn goes_on(ledger: &Ledger, server: &Server) {
+    let there = ledger.data.sql("select max(run_id) from runs").await;
+    let last: u64 = there[0][0].as_ref().unwrap().rsplit('-').next().unwrap().parse().unwrap();
+    filled(server, last + 10, 7).await;
+    let contents = sound(ledger).await;
+    assert!(contents.runs.values().all(|run| run.status.is_terminal()));
     let there = ledger.data.sql("select count(*), max(run_id) from runs").await;
-    let last = last.unwrap() + 10;
+    let last = last + 10;
     assert_eq!(there, [[Some(last.to_string()), Some(format!("fill-7-{last:010}"))]], "every number is there");
-}
-
-async fn a_fill_without_room_writes_nothing(ledger: Ledger) {
-    let (code, said) = ledger.run(&fill("9999999999", "7")).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("9999999999 runs want about") && said.contains("are free at"), "{said}");
-    assert_eq!(ledger.data.sql("select count(*) from run_events").await, [[Some("0".to_owned())]]);
-}
-
-async fn a_load_that_somebody_else_has_done_is_refused(ledger: Ledger) {
-    let location = ledger.store().parse().unwrap();
-    let options = OpenOptions { shards: Some(1), ..OpenOptions::default() };
-    let bulk = open::for_loading(&location, &options, Arc::new(SystemClock)).await.unwrap();
-    assert_eq!(bulk.last_run_id(Shard(0), "fill-1-").await.unwrap(), None);
-    // Run ids that sort right before and after the load's belong to no part of it.
-    let loads = [("fill-0", None), ("fill-10-c", None), ("fill-1-b", None), ("fill-1-c", Some("fill-1-b"))];
-    let load = |run_id: &str, after: Option<&str>| BulkLoad {
-        histories: vec![vec![start(run_id), complete(run_id)]],
-        prefix: "fill-1-".to_owned(),
-        after: after.map(str::to_owned),
-    };
-    for (run_id, after) in loads {
-        assert_eq!(bulk.load(Shard(0), draw_id(), load(run_id, after)).await.unwrap(), 2);
-    }
-    for after in [None, Some("fill-1-b"), Some("fill-1-d")] {
-        let refused = bulk.load(Shard(0), draw_id(), load("fill-1-d", after)).await;
-        assert!(matches!(refused, Err(LoadError::Taken { .. })), "{refused:?}");
-    }
-    assert_eq!(bulk.last_run_id(Shard(0), "fill-1-").await.unwrap().as_deref(), Some("fill-1-c"));
-    bulk.close().await;
-    assert_eq!(ledger.data.sound().await.runs.len(), 4);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_s_file_is_not_filled() {
-    let ledger = Ledger::sqlite();
-    let server = Server::start(&ledger.store()).await;
-    server.is_ready().await;
-    let (code, said) = ledger.run(&fill("10", "1")).await;
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("is in use by another server"), "{said}");
-    // Not even where the environment names one: it is the ledger that is in use.
-    let mut unnamed =
-        Process::spawn_with(&["bench", "fill", "10"], &[("RUNLEDGER_STORE", "sqlite:/nowhere/ledger.db")]);
-    let (code, said) = unnamed.exited(SOON).await;
-    assert!(code == 2 && said.contains("--store <STORE>"), "{code}: {said}");
-    let (code, said) = crate::process::server::run(&["bench", "fill", "10", "--store", "memory"]).await;
-    assert_eq!((code, said.contains("its own server only")), (1, true), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_go_on_beside_a_fill_and_nothing_of_either_is_lost() {
     let ledger = Ledger::postgres().await;
-    let server = Server::start(&ledger.store()).await;
-    server.is_ready().await;
+    let server = served(&ledger).await;
     let (_servers, targets) = watch::channel(vec![server.address]);
     let mut load = Load::start("run", 8, &targets);
     load.progresses(50).await;
-    let store = ledger.store();
-    let mut process = Process::spawn(&[&fill("12000", "7")[..], &["--store", &store]].concat());
+    let mut process = Process::spawn(&fill("1500", "7", &server.address.to_string()));
     load.progresses(100).await;
     let (code, said) = process.exited(SOON * 3).await;
     assert_eq!(code, 0, "{said}");
@@ -282,7 +241,7 @@ async fn servers_go_on_beside_a_fill_and_nothing_of_either_is_lost() {
     let calls = load.finish().await;
     let mut contents = sound(&ledger).await;
     let of_the_fill = |run_id: &str| run_id.starts_with("fill-");
-    assert_eq!(contents.runs.keys().filter(|key| of_the_fill(&key.run_id)).count(), 12_000);
+    assert_eq!(contents.runs.keys().filter(|key| of_the_fill(&key.run_id)).count(), 1_500);
     contents.events.retain(|event| !of_the_fill(&event.key.run_id));
     contents.agree_with(&calls);
 }

@@ -1,10 +1,10 @@
-//! A ledger of a test's own, filled past any server.
+//! A ledger of a test's own, written to past any server.
 
 use std::sync::Arc;
 
 use runledger::clock::{SystemClock, draw_id};
 use runledger::domain::ids::shard_of;
-use runledger::domain::{Command, Rules, Verdict};
+use runledger::domain::{Command, Rules, Shard, Verdict};
 use runledger::store::open::{self, Location};
 use runledger::store::{OpenOptions, Store};
 use runledger::supervise::Supervisor;
@@ -54,6 +54,26 @@ impl Ledger {
             let shard = shard_of(ledger.id, ledger.shard_count, &command.key);
             let decided = store.commit(shard, draw_id(), [Arc::new(command)].into(), &Rules::shared()).await.unwrap();
             assert!(matches!(decided.verdicts[0], Ok(Verdict::Applied(_))), "{:?}", decided.verdicts);
+        }
+        store.close().await;
+    }
+
+    /// So many runs that have ended, many of them in one batch.
+    pub(crate) async fn ended(&self, runs: u32) {
+        let store = self.open().await;
+        let ledger = store.ledger();
+        let mut shards = vec![Vec::new(); ledger.shard_count.into()];
+        for number in 1..=runs {
+            let run_id = format!("ended-{number}");
+            let commands = [start(&run_id), complete(&run_id)];
+            let shard = shard_of(ledger.id, ledger.shard_count, &commands[0].key);
+            shards[usize::from(shard.0)].extend(commands.map(Arc::new));
+        }
+        for (shard, commands) in (0..).map(Shard).zip(shards) {
+            for batch in commands.chunks(1_000) {
+                let decided = store.commit(shard, draw_id(), batch.into(), &Rules::shared()).await.unwrap();
+                assert_eq!(decided.events.len(), batch.len());
+            }
         }
         store.close().await;
     }

@@ -80,8 +80,7 @@ async fn a_ledger_with_purged_runs_is_sound_and_one_that_lacks_more_is_not(ledge
 }
 
 async fn a_preview_says_what_a_run_purges(ledger: Ledger) {
-    let (code, said) = ledger.run(&["bench", "fill", "700"]).await;
-    assert_eq!(code, 0, "{said}");
+    ledger.ended(700).await;
     keeps_nothing(&ledger).await;
     let (code, preview) = ledger.run(&["retention", "preview", "--output", "json"]).await;
     assert_eq!(code, 0, "{preview}");
@@ -99,8 +98,7 @@ async fn a_preview_says_what_a_run_purges(ledger: Ledger) {
 }
 
 async fn a_purge_that_is_killed_leaves_whole_runs_and_goes_on(ledger: Ledger) {
-    let (code, said) = ledger.run(&["bench", "fill", "6000"]).await;
-    assert_eq!(code, 0, "{said}");
+    ledger.ended(6_000).await;
     keeps_nothing(&ledger).await;
     let left = async || number(&ledger, "select count(*) from runs where purged_at is null").await;
     let mut killed = 0;

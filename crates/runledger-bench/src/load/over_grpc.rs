@@ -150,7 +150,7 @@ impl Calls {
 }
 
 /// Every call of a load makes its event: one that does not is another load.
-fn applied<A>(
+pub(crate) fn applied<A>(
     rpc: &'static str,
     answer: Result<Response<A>, Status>,
     disposition: impl Fn(&A) -> Disposition,

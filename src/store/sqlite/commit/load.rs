@@ -9,7 +9,6 @@ use crate::domain::ids::request_key;
 use crate::domain::steady::{PRESENT_MICROS, after_all};
 use crate::domain::{Command, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Time, Wanted};
 use crate::store::StoreError;
-use crate::store::bulk::End;
 use crate::store::rows::events;
 use crate::store::sqlite::rows::first;
 use crate::store::sqlite::uptime::UptimeClock;
@@ -55,15 +54,4 @@ fn place(transaction: &Transaction<'_>, shard: Shard, clock: Time) -> Result<(Po
     let (last, at) = ends::last(transaction, shard)?.unzip();
     let elsewhere = ends::elsewhere(transaction, shard, clock.plus_micros(PRESENT_MICROS))?;
     Ok((last.unwrap_or(0), after_all(clock, at, elsewhere)))
-}
-
-/// The facts that a load of finished runs is decided on.
-pub(in crate::store::sqlite) fn end(
-    transaction: &Transaction<'_>,
-    shard: Shard,
-    clock: Time,
-) -> Result<End, StoreError> {
-    let last = ends::last(transaction, shard)?;
-    let elsewhere = ends::elsewhere(transaction, shard, clock.plus_micros(PRESENT_MICROS))?;
-    Ok(End { last, elsewhere, now: clock })
 }
