@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
 use crate::share::{CallerKey, Shares, Turns};
-use crate::store::{Commits, Ledger, Runs, StoreError, attached};
+use crate::store::{Commits, Ledger, Runs, StoreError, attached, run_at};
 use crate::supervise::Supervisor;
 use crate::telemetry::{chain, traces};
 use batch::Queue;
@@ -221,7 +221,7 @@ impl Engine {
     async fn replayed(&self, caller: CallerKey, key: &RunKey, revision: Revision, by: Instant) -> Result<Run, Failure> {
         let read = async {
             let Ok(turn) = self.replays.turn(caller, ANSWER_WAIT_MAX).await else { std::future::pending().await };
-            attached::with(Arc::new(turn), self.runs.run_at(key, revision)).await
+            attached::with(Arc::new(turn), run_at(&*self.runs, key, revision)).await
         };
         let reason = match tokio::time::timeout_at(by, read).await {
             Ok(Ok(Some(run))) => return Ok(run),

@@ -25,6 +25,7 @@ pub mod migrations;
 mod namespaces;
 pub mod observed;
 pub mod open;
+mod paths;
 pub mod plan;
 pub mod postgres;
 pub mod query;
@@ -50,7 +51,7 @@ pub use lifecycles::Lifecycles;
 pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
 pub use namespaces::{ChangeError, Namespaces};
 pub use retention::Purges;
-pub use runs::{Found, RunAsKept, Runs};
+pub use runs::{Found, RunAsKept, Runs, run_at};
 pub use steady::{ClockStep, Clocks};
 pub use upkeep::Upkeep;
 
@@ -68,14 +69,10 @@ pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces + Lifecycles + Pu
     fn describe(&self) -> Description;
 
     /// What the parts of the store take in this process, and may take.
-    fn memory(&self) -> Vec<Part> {
-        Vec::new()
-    }
+    fn memory(&self) -> Vec<Part>;
 
     /// The connections to the database, by what they are for.
-    fn pools(&self) -> Vec<PoolUse> {
-        Vec::new()
-    }
+    fn pools(&self) -> Vec<PoolUse>;
 
     /// What the database tells of itself at no great cost: no rows are counted.
     ///
@@ -90,16 +87,12 @@ pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces + Lifecycles + Pu
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn look_at_past(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
+    async fn look_at_past(&self) -> Result<(), StoreError>;
 
     /// Resolves, with a sentence for people that says what happened and what to do, when this is not the ledger any
     /// more: a file that was deleted, renamed or replaced. From then on every call fails with [`StoreError::Lost`],
     /// and nothing is acknowledged; the service must stop. Looks for itself only while it is waited for.
-    async fn lost(&self) -> String {
-        std::future::pending().await
-    }
+    async fn lost(&self) -> String;
 
     /// Reads something small: whether the store answers.
     ///

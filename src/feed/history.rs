@@ -11,7 +11,7 @@ use super::watch_runs::Watch;
 use super::{Change, Feed, Held, Reader, WatchError};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Changes, Filter, Positions, Revision, Run, RunKey, Status, Time};
-use crate::store::{LoggedEvent, StoreError};
+use crate::store::{LoggedEvent, StoreError, run_at};
 
 /// Pages of a run's later events that are read at most, to tell whether an unreadable event may be for a watch.
 const LATER_PAGES_MAX: usize = 16;
@@ -199,7 +199,7 @@ impl Watch<'_> {
                     Some(Run::clone(&run))
                 } else {
                     let key = key.clone();
-                    known(self.feed.read(move |feed| async move { feed.runs.run_at(&key, before).await }).await)?
+                    known(self.feed.read(move |feed| async move { run_at(&*feed.runs, &key, before).await }).await)?
                 }
             }
         };

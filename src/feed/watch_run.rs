@@ -14,7 +14,7 @@ use super::quiet::Quiet;
 use super::{Change, Feed, Held, WatchError};
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, LedgerEpoch, Revision, Run, RunKey, Time};
-use crate::store::StoreError;
+use crate::store::{StoreError, run_at};
 
 /// One frame of a watch of one run.
 #[derive(Clone, Debug)]
@@ -251,7 +251,7 @@ impl History {
         }
         if self.run.is_none() && self.after >= Revision::FIRST {
             let (key, after) = (self.key.clone(), self.after);
-            let run = feed.read(move |feed| async move { feed.runs.run_at(&key, after).await }).await?;
+            let run = feed.read(move |feed| async move { run_at(&*feed.runs, &key, after).await }).await?;
             self.run = Some(run.ok_or_else(|| missing(&self.key, self.after))?);
         }
         let run = Arc::new(evolve(self.run.take(), &event));

@@ -38,10 +38,7 @@ pub trait RunLog: OfLedger {
         after: &Positions,
         limit: usize,
         bytes_max: usize,
-    ) -> Result<Page, StoreError> {
-        let _all = namespace;
-        self.changes(after, limit, bytes_max).await
-    }
+    ) -> Result<Page, StoreError>;
 
     /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if
     /// there is one.
@@ -75,9 +72,7 @@ pub trait RunLog: OfLedger {
 
     /// Resolves when another process may have committed; may resolve without cause, and may miss a commit. Never
     /// resolves where no other process can write, or where nothing tells of it.
-    async fn foreign_commit(&self) {
-        std::future::pending::<()>().await;
-    }
+    async fn foreign_commit(&self);
 }
 
 /// The bytes of events that one page of history may hold as stored, about: a page is held in memory whole.

@@ -42,6 +42,7 @@ mod upkeep;
 mod uptime;
 mod writing;
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -442,6 +443,11 @@ impl Store for PostgresStore {
 
     async fn look_at_past(&self) -> Result<(), StoreError> {
         self.commits.lineage.once(self.check()).await
+    }
+
+    /// A database that is not there may come back.
+    async fn lost(&self) -> String {
+        pending().await
     }
 
     async fn ping(&self) -> Result<(), StoreError> {

@@ -63,15 +63,6 @@ pub trait Runs: OfLedger {
     /// The store cannot be read.
     async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError>;
 
-    /// One run as it was right after its event `revision`. See [`Runs::runs_at`].
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    async fn run_at(&self, key: &RunKey, revision: Revision) -> Result<Option<Run>, StoreError> {
-        Ok(self.runs_at(&[(key.clone(), revision)]).await?.pop().flatten())
-    }
-
     /// Rows that stand beside a run, the input first, then results and links in their order. A row that was purged or taken
     /// out since the run was read is not among them.
     ///
@@ -145,4 +136,13 @@ pub trait Runs: OfLedger {
     ///
     /// The store cannot be read.
     async fn walked_all(&self, namespace: &Namespace) -> Result<(Walked, Time), StoreError>;
+}
+
+/// One run as it was right after its event `revision`. See [`Runs::runs_at`].
+///
+/// # Errors
+///
+/// The store cannot be read.
+pub async fn run_at(runs: &(impl Runs + ?Sized), key: &RunKey, revision: Revision) -> Result<Option<Run>, StoreError> {
+    Ok(runs.runs_at(&[(key.clone(), revision)]).await?.pop().flatten())
 }

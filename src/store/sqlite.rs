@@ -39,6 +39,7 @@ mod uptime;
 mod whole;
 mod writer;
 
+use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -281,6 +282,10 @@ impl RunLog for SqliteStore {
         let wanted = read::as_of(keys, ends, |key| self.shard_of(key));
         self.connections.read(move |connection| read::revisions_as_of(connection, &wanted)).await?
     }
+
+    async fn foreign_commit(&self) {
+        pending().await
+    }
 }
 
 #[async_trait]
@@ -465,6 +470,11 @@ impl Store for SqliteStore {
     async fn statistics(&self) -> Result<Statistics, StoreError> {
         let bytes = self.connections.read(|connection| read::bytes(connection)).await??;
         Ok(Statistics { bytes, ..Statistics::default() })
+    }
+
+    /// A file has one past.
+    async fn look_at_past(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn lost(&self) -> String {

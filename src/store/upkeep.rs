@@ -24,7 +24,7 @@ pub trait Upkeep: OfLedger {
 
     /// Notes that renewals waited so long for their turn before they were handed over: time in which no lease was
     /// renewed.
-    fn renewals_waited(&self, _queued: Duration) {}
+    fn renewals_waited(&self, queued: Duration);
 
     /// The leases of runs as they are kept, in the order of their keys.
     ///

@@ -2,76 +2,34 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names each method once: as a variant, and as metrics and logs will call it.
+/// Makes the methods that are counted, each under its own name.
 macro_rules! calls {
-    ($($call:ident: $name:literal,)*) => {
+    ($($path:ident {
+        $(fn $told:ident($($tells:ident: $Told:ty),*) $(-> $Answer:ty)?;)*
+        $(async fn $asked:ident($($asks:ident: $Asked:ty),*) $(-> $Found:ty)? $(as $call:ident)?;)*
+    })*) => {
         /// A method of a store that asks the database something.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Call {
-            $(#[doc = concat!("`", $name, "`.")] $call,)*
+            $($($(#[doc = concat!("`", stringify!($asked), "`.")] $call,)?)*)*
         }
 
         impl Call {
             /// All of the methods.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$call),*];
+            pub const ALL: [Self; [$($($(stringify!($call),)?)*)*].len()] = [$($($(Self::$call,)?)*)*];
 
             /// The method's name.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Self::$call => $name,)*
+                    $($($(Self::$call => stringify!($asked),)?)*)*
                 }
             }
         }
     };
 }
 
-calls! {
-    Commit: "commit",
-    Settle: "settle",
-    ProbeWrite: "probe_write",
-    Ends: "ends",
-    Changes: "changes",
-    ChangesOf: "changes_of",
-    RunEvents: "run_events",
-    RevisionsAsOf: "revisions_as_of",
-    Forgotten: "forgotten",
-    Run: "run",
-    Runs: "runs",
-    RunsAt: "runs_at",
-    Beside: "beside",
-    List: "list",
-    Count: "count",
-    Ready: "ready",
-    NextPriority: "next_priority",
-    Running: "running",
-    WalkedAll: "walked_all",
-    Renew: "renew",
-    Leases: "leases",
-    Overdue: "overdue",
-    Claimed: "claimed",
-    Namespaces: "namespaces",
-    ListNamespaces: "list_namespaces",
-    ChangeNamespace: "change_namespace",
-    PutLifecycle: "put_lifecycle",
-    Lifecycle: "lifecycle",
-    Declared: "declared",
-    ListLifecycles: "list_lifecycles",
-    LifecycleVersions: "lifecycle_versions",
-    NoteExported: "note_exported",
-    ReplayClaim: "replay_claim",
-    StayAlive: "stay_alive",
-    Measure: "measure",
-    Retentions: "retentions",
-    Exported: "exported",
-    Walked: "walked",
-    Due: "due",
-    Purge: "purge",
-    Tidy: "tidy",
-    Statistics: "statistics",
-    LookAtPast: "look_at_past",
-    Ping: "ping",
-}
+crate::store_paths!(calls);
 
 /// The number of calls of each method, whatever their results.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ mod links;
 mod pages;
 mod sessions;
 
+use std::future::pending;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -118,6 +119,21 @@ impl RunLog for PostgresInspect {
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         self.named(self.over_shards.page(&self.sessions, after, limit, bytes_max)).await
+    }
+
+    /// The tools read the events of a namespace among all.
+    async fn changes_of(
+        &self,
+        _: &Namespace,
+        after: &Positions,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
+        self.changes(after, limit, bytes_max).await
+    }
+
+    async fn foreign_commit(&self) {
+        pending().await
     }
 
     async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {

@@ -8,6 +8,7 @@ mod links;
 mod pages;
 
 use std::fs;
+use std::future::pending;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -211,6 +212,21 @@ impl RunLog for SqliteInspect {
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
         let (after, clock, shard_count) = (after.clone(), self.clock.clone(), self.ledger.shard_count);
         self.read(move |connection| changes::page(connection, shard_count, &after, limit, bytes_max, clock.now())).await
+    }
+
+    /// The tools read the events of a namespace among all.
+    async fn changes_of(
+        &self,
+        _: &Namespace,
+        after: &Positions,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
+        self.changes(after, limit, bytes_max).await
+    }
+
+    async fn foreign_commit(&self) {
+        pending().await
     }
 
     async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {

@@ -20,7 +20,7 @@ use crate::store::migrations::SQLITE;
 use crate::store::open::Location;
 use crate::store::{
     CommitError, Commits as _, OfLedger as _, OpenError, PAGE_BYTES_MAX, RunLog as _, Runs as _, Store as _,
-    StoreError, Unsettled,
+    StoreError, Unsettled, run_at,
 };
 
 /// A clock that is a second later at every look.
@@ -106,10 +106,10 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     assert!(again.events.is_empty());
     let run = store.run(&key("run")).await.unwrap().unwrap();
     assert_eq!((run.status, run.revision), (Status::Completed, 3.into()));
-    assert_eq!(store.run_at(&key("run"), 3.into()).await.unwrap(), Some(run));
-    assert_eq!(store.run_at(&key("run"), 1.into()).await.unwrap().unwrap().links.tab_group_id, None);
-    assert_eq!(store.run_at(&key("run"), 0.into()).await.unwrap(), None);
-    assert_eq!(store.run_at(&key("run"), u64::MAX.into()).await.unwrap(), None);
+    assert_eq!(run_at(&store, &key("run"), 3.into()).await.unwrap(), Some(run));
+    assert_eq!(run_at(&store, &key("run"), 1.into()).await.unwrap().unwrap().links.tab_group_id, None);
+    assert_eq!(run_at(&store, &key("run"), 0.into()).await.unwrap(), None);
+    assert_eq!(run_at(&store, &key("run"), u64::MAX.into()).await.unwrap(), None);
     assert_eq!(store.run_events(&key("run"), 1.into(), 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
     assert_eq!(store.ends().await.unwrap(), [6]);
     let page = store.changes(&vec![2].into(), 3, PAGE_BYTES_MAX).await.unwrap();
@@ -137,10 +137,10 @@ async fn the_state_after_any_event_is_found_across_keyframes() {
         commit(&store, vec![tab_group("run", &revision.to_string())]).await.unwrap();
     }
     for revision in [2, 31, 32, 33, 63, 64, 65, 70] {
-        let run = store.run_at(&key("run"), revision.into()).await.unwrap().unwrap();
+        let run = run_at(&store, &key("run"), revision.into()).await.unwrap().unwrap();
         assert_eq!((run.revision, run.links.tab_group_id), (revision.into(), Some(revision.to_string())));
     }
-    assert_eq!(store.run_at(&key("run"), 71.into()).await.unwrap(), None);
+    assert_eq!(run_at(&store, &key("run"), 71.into()).await.unwrap(), None);
 }
 
 #[tokio::test]

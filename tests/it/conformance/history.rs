@@ -5,7 +5,7 @@ use runledger::domain::limits::{
     CONTENT_BYTES_MAX, KEYFRAME_EVENTS, LINK_REL_BYTES_MAX, LINK_TARGET_BYTES_MAX, LINKS_MAX, METADATA_BYTES_MAX,
 };
 use runledger::domain::{Event, Positions, Revision, Run};
-use runledger::store::{PAGE_BYTES_MAX, Store, json};
+use runledger::store::{PAGE_BYTES_MAX, Store, json, run_at};
 use serde_json::json;
 
 use super::asking::{apply, ask};
@@ -32,7 +32,7 @@ pub(crate) async fn a_run_of_100_events_reads_right_at_every_revision<F: Fixture
     // Other runs' events and keyframes stand among them.
     long(fixture.store(), "run-2", 40).await;
     for state in &states {
-        let read = fixture.store().run_at(&key("run-1"), state.revision).await.unwrap();
+        let read = run_at(fixture.store(), &key("run-1"), state.revision).await.unwrap();
         assert_eq!(read.as_ref(), Some(state), "revision {}", state.revision);
     }
     sound(fixture.store()).await;
@@ -41,9 +41,9 @@ pub(crate) async fn a_run_of_100_events_reads_right_at_every_revision<F: Fixture
 pub(crate) async fn a_revision_that_no_event_made_has_no_state<F: Fixture>(fixture: F) {
     long(fixture.store(), "run-1", 33).await;
     for revision in [0, 34, 64, 65, u64::MAX] {
-        assert_eq!(fixture.store().run_at(&key("run-1"), revision.into()).await.unwrap(), None, "revision {revision}");
+        assert_eq!(run_at(fixture.store(), &key("run-1"), revision.into()).await.unwrap(), None, "revision {revision}");
     }
-    assert_eq!(fixture.store().run_at(&key("run-2"), 1.into()).await.unwrap(), None);
+    assert_eq!(run_at(fixture.store(), &key("run-2"), 1.into()).await.unwrap(), None);
 }
 
 /// The largest changes, from one keyframe to the next: what a read of a revision holds in memory.
@@ -65,7 +65,7 @@ pub(crate) async fn the_longest_way_from_a_keyframe_is_below_8_mib<F: Fixture>(f
     }
     let last = store.run(&key("large")).await.unwrap().unwrap();
     assert_eq!(last.revision, KEYFRAME_EVENTS - 1);
-    assert_eq!(store.run_at(&key("large"), last.revision).await.unwrap().as_ref(), Some(&last));
+    assert_eq!(run_at(store, &key("large"), last.revision).await.unwrap().as_ref(), Some(&last));
     let events = store.run_events(&key("large"), 0.into(), 1000, 64 << 20).await.unwrap();
     let bytes: usize = events.iter().map(Event::weight).sum();
     assert_eq!(events.len() as u64, KEYFRAME_EVENTS - 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runledger::clock::draw_id;
 use runledger::domain::{Ask, Command, LedgerEpoch, Link, RedactedPath, Redaction, Revision, Rules, Verdict};
-use runledger::store::Store;
+use runledger::store::{Store, run_at};
 use serde_json::json;
 
 use super::asking::{apply, home};
@@ -41,7 +41,7 @@ fn redaction(run_id: &str, looked: Option<(LedgerEpoch, u64)>) -> Command {
 async fn shown(store: &dyn Store, run_id: &str) -> Vec<u64> {
     let mut shown = Vec::new();
     for event in store.run_events(&key(run_id), Revision::NONE, 1_000, usize::MAX).await.unwrap() {
-        let run = store.run_at(&key(run_id), event.revision).await.unwrap().unwrap();
+        let run = run_at(store, &key(run_id), event.revision).await.unwrap().unwrap();
         if format!("{event:?} {run:?}").contains(SECRET) {
             shown.push(event.revision.get());
         }

@@ -1,7 +1,7 @@
 //! A retry is recognised by its `request_id`, for as long as the run's events are kept.
 
 use runledger::domain::{Refusal, Run, Verdict};
-use runledger::store::Store;
+use runledger::store::{Store, run_at};
 
 use super::asking::{apply, ask, ask_all, neighbours, stored, word, words};
 use super::fixture::Fixture;
@@ -14,7 +14,7 @@ async fn replayed(store: &dyn Store, command: runledger::domain::Command, curren
     match ask(store, command).await {
         Ok(Verdict::Replayed { revision, current_revision }) => {
             assert_eq!(current_revision, current);
-            store.run_at(&key, revision).await.unwrap().expect("the event was applied")
+            run_at(store, &key, revision).await.unwrap().expect("the event was applied")
         }
         other => panic!("not replayed: {other:?}"),
     }

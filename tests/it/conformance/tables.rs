@@ -7,7 +7,7 @@ use runledger::domain::ids::request_key;
 use runledger::domain::limits::KEYFRAME_EVENTS;
 use runledger::domain::{Filter, Route, Rules, Run, RunKey};
 use runledger::store::query::Order;
-use runledger::store::{CommitError, PAGE_BYTES_MAX, Store, StoreError};
+use runledger::store::{CommitError, PAGE_BYTES_MAX, Store, StoreError, run_at};
 use serde_json::{Value, json};
 
 use super::asking::{apply, ask_all, beginning, home, neighbours, stored, words};
@@ -144,7 +144,7 @@ pub(crate) async fn keyframes_stand_at_every_32nd_revision_and_are_the_run<F: On
     }
     let rows = fixture.sql("select revision, keyframe from run_events where run_id = 'run-1' order by revision").await;
     for (row, revision) in rows.iter().zip(1_u64..) {
-        let state = store.run_at(&key("run-1"), revision.into()).await.unwrap().unwrap();
+        let state = run_at(store, &key("run-1"), revision.into()).await.unwrap().unwrap();
         let keyframe = revision
             .is_multiple_of(KEYFRAME_EVENTS)
             .then(|| json!({"run": serde_json::to_value(&state).unwrap(), "metadata": json!(state.metadata)}));

@@ -5,7 +5,7 @@ use runledger::domain::limits::{
     METADATA_BYTES_MAX, METADATA_DEPTH_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
 };
 use runledger::domain::{Command, Metadata, Run};
-use runledger::store::{PAGE_BYTES_MAX, Store};
+use runledger::store::{PAGE_BYTES_MAX, Store, run_at};
 use serde_json::{Value, json};
 
 use super::asking::{apply, ask, ask_all, stored, word, words};
@@ -146,7 +146,7 @@ pub(crate) async fn numbers_read_back_equal<F: Fixture>(fixture: F) {
     apply(fixture.store(), start("run-1").changing(|changes| changes.metadata = patch.clone())).await;
     let text = |run: Run| serde_json::to_string(&run.metadata).unwrap();
     assert_eq!(text(stored(fixture.store(), &key("run-1")).await), kept);
-    assert_eq!(text(fixture.store().run_at(&key("run-1"), 1.into()).await.unwrap().unwrap()), kept);
+    assert_eq!(text(run_at(fixture.store(), &key("run-1"), 1.into()).await.unwrap().unwrap()), kept);
     let event = fixture.store().run_events(&key("run-1"), 0.into(), 1, PAGE_BYTES_MAX).await.unwrap().remove(0);
     assert_eq!(serde_json::to_string(&event.changes.metadata).unwrap(), kept);
     // The value that was read back is the one that was given: the same patch changes nothing, and a keyframe keeps it.
@@ -155,7 +155,7 @@ pub(crate) async fn numbers_read_back_equal<F: Fixture>(fixture: F) {
     for n in 0..35 {
         apply(fixture.store(), update("run-1").workflow(&n.to_string())).await;
     }
-    assert_eq!(text(fixture.store().run_at(&key("run-1"), 33.into()).await.unwrap().unwrap()), kept);
+    assert_eq!(text(run_at(fixture.store(), &key("run-1"), 33.into()).await.unwrap().unwrap()), kept);
     sound(fixture.store()).await;
 }
 

@@ -1,6 +1,7 @@
 //! A real store whose calls a test can count, hold and lose.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,13 +12,14 @@ use runledger::domain::{
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
     PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard, Time,
 };
+use runledger::memory::Part;
 use runledger::store::contents::Beside;
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use runledger::store::retention::{Due, Purged, Retained, Walk, Walked};
 use runledger::store::{
     ChangeError, Clocks, CommitError, Commits, Description, Found, Ledger, Lifecycles, LoggedEvent, Namespaces,
-    OfLedger, Page, Purges, RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
+    OfLedger, Page, PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
 };
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -140,18 +142,39 @@ fn corrupt() -> StoreError {
     StoreError::Corrupt { table: "run_events", column: "event", key: String::new(), source }
 }
 
-impl OfLedger for Wrapped {
-    fn ledger(&self) -> Ledger {
-        self.store.ledger()
+/// What the store does in a test: what a fault needs is done here, and all else by the store itself, which is behind it.
+struct Faulty<'a>(&'a Wrapped);
+
+impl Deref for Faulty<'_> {
+    type Target = dyn Store;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0.store
     }
 }
 
-#[async_trait]
-impl Commits for Wrapped {
-    fn commits_max(&self) -> usize {
-        self.store.commits_max()
-    }
+/// Passes every call on to a method of [`Faulty`]; where it has none of that name, to the store's.
+macro_rules! wrapped {
+    ($($path:ident {
+        $(fn $told:ident($($tells:ident: $Told:ty),*) $(-> $Answer:ty)?;)*
+        $(async fn $asked:ident($($asks:ident: $Asked:ty),*) $(-> $Found:ty)? $(as $call:ident)?;)*
+    })*) => {
+        $(#[async_trait]
+        impl $path for Wrapped {
+            $(fn $told(&self, $($tells: $Told),*) $(-> $Answer)? {
+                Faulty(self).$told($($tells),*)
+            })*
 
+            $(async fn $asked(&self, $($asks: $Asked),*) $(-> $Found)? {
+                Faulty(self).$asked($($asks),*).await
+            })*
+        })*
+    };
+}
+
+runledger::store_paths!(wrapped);
+
+impl Faulty<'_> {
     async fn commit(
         &self,
         shard: Shard,
@@ -159,16 +182,16 @@ impl Commits for Wrapped {
         commands: Arc<[Arc<Command>]>,
         rules: &Arc<dyn Decide>,
     ) -> Result<Decided, CommitError> {
-        self.batches.lock().unwrap().push(commands.len());
-        self.gate.acquire().await.expect("never closed").forget();
-        self.written()?;
-        let fate = self.fates.lock().unwrap().pop_front();
+        self.0.batches.lock().unwrap().push(commands.len());
+        self.0.gate.acquire().await.expect("never closed").forget();
+        self.0.written()?;
+        let fate = self.0.fates.lock().unwrap().pop_front();
         let (first_position, decided) = match fate {
-            None => return self.store.commit(shard, commit_id, commands, rules).await,
+            None => return self.0.store.commit(shard, commit_id, commands, rules).await,
             Some(Fate::Unavailable) => return Err(unavailable().into()),
             Some(Fate::Lost) => (u64::from(u32::MAX), Decided::default()),
             Some(Fate::ConfirmationLost) => {
-                let decided = self.store.commit(shard, commit_id, commands, rules).await?;
+                let decided = self.0.store.commit(shard, commit_id, commands, rules).await?;
                 (decided.events[0].position, decided)
             }
         };
@@ -177,38 +200,27 @@ impl Commits for Wrapped {
     }
 
     async fn settle(&self, unsettled: &Unsettled) -> Result<bool, StoreError> {
-        self.heard()?;
-        self.store.settle(unsettled).await
-    }
-
-    fn announce_commit(&self) {
-        self.store.announce_commit();
+        self.0.heard()?;
+        self.0.store.settle(unsettled).await
     }
 
     async fn probe_write(&self, shard: Shard) -> Result<(), StoreError> {
-        self.probes.fetch_add(1, Ordering::Relaxed);
-        self.written()?;
-        self.store.probe_write(shard).await
-    }
-}
-
-#[async_trait]
-impl RunLog for Wrapped {
-    async fn ends(&self) -> Result<Positions, StoreError> {
-        self.store.ends().await
+        self.0.probes.fetch_add(1, Ordering::Relaxed);
+        self.0.written()?;
+        self.0.store.probe_write(shard).await
     }
 
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError> {
-        if self.blind.load(Ordering::Relaxed) {
+        if self.0.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
         }
-        self.pages.fetch_add(1, Ordering::Relaxed);
-        self.take_time().await;
-        let mut page = self.store.changes(after, limit, bytes_max).await?;
-        if !page.events.is_empty() && self.spoilt.swap(false, Ordering::Relaxed) {
+        self.0.pages.fetch_add(1, Ordering::Relaxed);
+        self.0.take_time().await;
+        let mut page = self.0.store.changes(after, limit, bytes_max).await?;
+        if !page.events.is_empty() && self.0.spoilt.swap(false, Ordering::Relaxed) {
             return Err(corrupt());
         }
-        let damaged = self.damaged.load(Ordering::Relaxed);
+        let damaged = self.0.damaged.load(Ordering::Relaxed);
         for event in &mut page.events {
             let Ok(logged) = event else { continue };
             if logged.shard == Shard(0) && logged.position == damaged {
@@ -219,6 +231,17 @@ impl RunLog for Wrapped {
         Ok(page)
     }
 
+    /// Of all namespaces, with the same faults.
+    async fn changes_of(
+        &self,
+        _namespace: &Namespace,
+        after: &Positions,
+        limit: usize,
+        bytes_max: usize,
+    ) -> Result<Page, StoreError> {
+        self.changes(after, limit, bytes_max).await
+    }
+
     async fn run_events(
         &self,
         key: &RunKey,
@@ -226,260 +249,81 @@ impl RunLog for Wrapped {
         limit: usize,
         bytes_max: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.histories.fetch_add(1, Ordering::Relaxed);
-        self.store.run_events(key, after, limit, bytes_max).await
-    }
-
-    async fn revisions_as_of(&self, keys: &[RunKey], heads: &Positions) -> Result<Vec<Revision>, StoreError> {
-        self.store.revisions_as_of(keys, heads).await
+        self.0.histories.fetch_add(1, Ordering::Relaxed);
+        self.0.store.run_events(key, after, limit, bytes_max).await
     }
 
     async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
-        let forgotten = self.forgotten.lock().unwrap().clone();
+        let forgotten = self.0.forgotten.lock().unwrap().clone();
         match forgotten {
             Some(forgotten) => Ok(forgotten),
-            None => self.store.forgotten(namespace).await,
+            None => self.0.store.forgotten(namespace).await,
         }
     }
 
-    async fn foreign_commit(&self) {
-        self.store.foreign_commit().await;
-    }
-}
-
-#[async_trait]
-impl Runs for Wrapped {
     async fn run(&self, key: &RunKey) -> Result<Option<Run>, StoreError> {
-        self.runs.fetch_add(1, Ordering::Relaxed);
-        let _permit = self.run_gate.acquire().await.expect("never closed");
-        self.store.run(key).await
+        self.0.runs.fetch_add(1, Ordering::Relaxed);
+        let _permit = self.0.run_gate.acquire().await.expect("never closed");
+        self.0.store.run(key).await
     }
 
     async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> {
-        self.runs.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        self.runs_gate.acquire().await.expect("never closed").forget();
-        let found = self.store.runs(keys, bytes_max).await?;
+        self.0.runs.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        self.0.runs_gate.acquire().await.expect("never closed").forget();
+        let found = self.0.store.runs(keys, bytes_max).await?;
         let weights = found.iter().filter_map(|found| match found {
             Found::Run(read) => Some(read.run.weight()),
             Found::Nothing | Found::Left => None,
         });
-        self.shared.lock().unwrap().push((weights.clone().count(), weights.sum()));
+        self.0.shared.lock().unwrap().push((weights.clone().count(), weights.sum()));
         Ok(found)
     }
 
     async fn runs_at(&self, wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> {
-        self.heard()?;
-        self.pasts_most.fetch_max(self.pasts.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.pasts_gate.acquire().await.expect("never closed").forget();
-        let runs = self.store.runs_at(wanted).await;
-        self.pasts.fetch_sub(1, Ordering::Relaxed);
+        self.0.heard()?;
+        self.0.pasts_most.fetch_max(self.0.pasts.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.0.pasts_gate.acquire().await.expect("never closed").forget();
+        let runs = self.0.store.runs_at(wanted).await;
+        self.0.pasts.fetch_sub(1, Ordering::Relaxed);
         runs
     }
 
     async fn list(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
-        self.lists.fetch_add(1, Ordering::Relaxed);
-        self.take_time().await;
-        self.store.list(query).await
-    }
-
-    async fn count(
-        &self,
-        namespace: &Namespace,
-        filter: &Filter,
-        before: Option<&Place>,
-        by: CountBy,
-        reach: Reach,
-    ) -> Result<RunCounts, StoreError> {
-        self.store.count(namespace, filter, before, by, reach).await
-    }
-
-    async fn beside(&self, key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> {
-        self.store.beside(key, asked).await
-    }
-
-    async fn next_priority(&self, namespace: &Namespace, below: i16) -> Result<Option<Priority>, StoreError> {
-        self.store.next_priority(namespace, below).await
-    }
-
-    async fn ready(
-        &self,
-        namespace: &Namespace,
-        of: ReadyOf,
-        after: Option<&Place>,
-        limit: usize,
-    ) -> Result<RunPage, StoreError> {
-        self.store.ready(namespace, of, after, limit).await
-    }
-
-    async fn running(&self, values: &[LabelValue]) -> Result<Vec<Vec<RunId>>, StoreError> {
-        self.store.running(values).await
-    }
-
-    async fn walked_all(&self, namespace: &Namespace) -> Result<(Walked, Time), StoreError> {
-        self.store.walked_all(namespace).await
-    }
-}
-
-#[async_trait]
-impl Upkeep for Wrapped {
-    async fn renew(&self, shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> {
-        self.store.renew(shard, renewals).await
-    }
-
-    async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> {
-        self.store.leases(keys).await
+        self.0.lists.fetch_add(1, Ordering::Relaxed);
+        self.0.take_time().await;
+        self.0.store.list(query).await
     }
 
     async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError> {
-        self.sweeps.fetch_add(1, Ordering::Relaxed);
-        self.store.overdue(shard, after, limit).await
+        self.0.sweeps.fetch_add(1, Ordering::Relaxed);
+        self.0.store.overdue(shard, after, limit).await
     }
 
-    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        self.store.claimed(namespace, request_id).await
-    }
-
-    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        self.store.replay_claim(namespace, request_id).await
-    }
-
-    async fn stay_alive(&self) -> Result<(), StoreError> {
-        self.store.stay_alive().await
-    }
-
-    fn tick(&self) {
-        self.store.tick();
-    }
-
-    fn clocks(&self) -> Clocks {
-        self.store.clocks()
-    }
-
-    async fn measure(&self) -> Result<bool, StoreError> {
-        self.store.measure().await
-    }
-
-    async fn tidy(&self) -> Result<bool, StoreError> {
-        self.store.tidy().await
-    }
-}
-
-#[async_trait]
-impl Namespaces for Wrapped {
     async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
-        if self.blind.load(Ordering::Relaxed) {
+        if self.0.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
         }
-        self.look_ups.fetch_add(1, Ordering::Relaxed);
-        let _permit = self.run_gate.acquire().await.expect("never closed");
-        self.store.namespaces(names).await
-    }
-
-    async fn list_namespaces(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<NamespaceRecord>, StoreError> {
-        self.store.list_namespaces(prefix, after, limit).await
-    }
-
-    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
-        self.store.note_exported(name, upto).await
-    }
-
-    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
-        self.store.change_namespace(command).await
-    }
-}
-
-#[async_trait]
-impl Lifecycles for Wrapped {
-    async fn put_lifecycle(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>> {
-        self.store.put_lifecycle(put).await
-    }
-
-    async fn lifecycle(&self, of: &Namespace, name: &LifecycleName) -> Result<Option<LifecycleRecord>, StoreError> {
-        self.store.lifecycle(of, name).await
-    }
-
-    async fn declared(&self, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError> {
-        self.store.declared(key).await
-    }
-
-    async fn list_lifecycles(
-        &self,
-        of: &Namespace,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<LifecycleRecord>, StoreError> {
-        self.store.list_lifecycles(of, after, limit).await
-    }
-
-    async fn lifecycle_versions(
-        &self,
-        of: &Namespace,
-        name: &str,
-        below: u32,
-        limit: usize,
-    ) -> Result<Vec<LifecycleRecord>, StoreError> {
-        self.store.lifecycle_versions(of, name, below, limit).await
-    }
-}
-
-#[async_trait]
-impl Purges for Wrapped {
-    fn unattended(&self) -> Duration {
-        self.store.unattended()
-    }
-
-    async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
-        self.store.retentions().await
-    }
-
-    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
-        self.store.exported(namespace).await
-    }
-
-    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
-        self.store.walked(shard, walk).await
+        self.0.look_ups.fetch_add(1, Ordering::Relaxed);
+        let _permit = self.0.run_gate.acquire().await.expect("never closed");
+        self.0.store.namespaces(names).await
     }
 
     async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
-        if *self.unwalkable.lock().unwrap() == Some(shard) {
+        if *self.0.unwalkable.lock().unwrap() == Some(shard) {
             let (table, column, key) = ("run_events", "status", "an event of a walk".to_owned());
             return Err(StoreError::Corrupt { table, column, key, source: "spoilt by the test".into() });
         }
-        self.store.due(shard, walk, after, upto).await
+        self.0.store.due(shard, walk, after, upto).await
     }
 
-    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
-        self.store.purge(shard, walk, due).await
-    }
-}
-
-#[async_trait]
-impl Store for Wrapped {
     fn describe(&self) -> Description {
-        Description { not_durable: None, ..self.store.describe() }
-    }
-
-    async fn statistics(&self) -> Result<Statistics, StoreError> {
-        self.store.statistics().await
-    }
-
-    async fn lost(&self) -> String {
-        self.store.lost().await
+        Description { not_durable: None, ..self.0.store.describe() }
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        if self.blind.load(Ordering::Relaxed) {
+        if self.0.blind.load(Ordering::Relaxed) {
             return Err(unavailable());
         }
-        self.store.ping().await
-    }
-
-    async fn close(&self) {
-        self.store.close().await;
+        self.0.store.ping().await
     }
 }
