@@ -74,16 +74,15 @@ use self::upkeep::{claims, leases, max_running, retention, stored_bytes};
 use super::contents::Beside;
 use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
-use super::retention::{Due, Purged, Retained, Walk, Walked};
+use super::retention::Walked;
 use super::{
-    ChangeError, Clocks, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page,
-    PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
+    Clocks, CommitError, Commits, Description, Found, Ledger, OfLedger, Page, PoolUse, RunLog, Runs, Statistics, Store,
+    StoreError, Unsettled, Upkeep,
 };
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{
-    Claimed, Command, ContentRow, Decide, Decided, Declared, Event, Filter, LabelValue, LifecycleKey, LifecycleName,
-    LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
-    PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard, Time,
+    Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Priority, Renewal,
+    Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
 
@@ -319,102 +318,6 @@ impl Upkeep for PostgresStore {
         let now = self.commits.uptime.steady().now;
         let counted = max_running::tidy(&self.commits.sessions, now).await?;
         Ok(claims::forget(&self.commits.sessions, now).await? || counted)
-    }
-}
-
-#[async_trait]
-impl Namespaces for PostgresStore {
-    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
-        namespaces::named(&self.commits.sessions, names).await
-    }
-
-    async fn list_namespaces(
-        &self,
-        prefix: &str,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<NamespaceRecord>, StoreError> {
-        namespaces::list(&self.commits.sessions, (prefix, after), limit).await
-    }
-
-    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
-        namespaces::note_exported(&self.commits.sessions, name, upto).await
-    }
-
-    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
-        namespaces::change(&self.commits.sessions, command).await
-    }
-}
-
-#[async_trait]
-impl Lifecycles for PostgresStore {
-    async fn put_lifecycle(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>> {
-        let outcome = lifecycles::put(&self.commits.sessions, &self.puts, put).await?;
-        self.commits.hints.lifecycles().put(put, &outcome);
-        Ok(outcome)
-    }
-
-    async fn lifecycle(
-        &self,
-        namespace: &Namespace,
-        name: &LifecycleName,
-    ) -> Result<Option<LifecycleRecord>, StoreError> {
-        lifecycles::named(&self.commits.sessions, namespace, name).await
-    }
-
-    async fn declared(&self, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError> {
-        match (key, self.commits.hints.lifecycles().get(key)) {
-            (LifecycleKey::Pinned(..), Some(declared)) => Ok(Some(declared)),
-            (LifecycleKey::Pinned(..) | LifecycleKey::Named(..), _) => {
-                lifecycles::what_is_declared(&self.commits.sessions, key).await
-            }
-        }
-    }
-
-    async fn list_lifecycles(
-        &self,
-        namespace: &Namespace,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<LifecycleRecord>, StoreError> {
-        lifecycles::list(&self.commits.sessions, namespace, after, limit).await
-    }
-
-    async fn lifecycle_versions(
-        &self,
-        namespace: &Namespace,
-        name: &str,
-        below: u32,
-        limit: usize,
-    ) -> Result<Vec<LifecycleRecord>, StoreError> {
-        lifecycles::versions(&self.commits.sessions, namespace, name, below, limit).await
-    }
-}
-
-#[async_trait]
-impl Purges for PostgresStore {
-    fn unattended(&self) -> Duration {
-        self.commits.uptime.unattended()
-    }
-
-    async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
-        retention::retentions(&self.commits.sessions).await
-    }
-
-    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
-        retention::exported(&self.commits.sessions, namespace, self.ledger().shard_count).await
-    }
-
-    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
-        retention::walked(&self.commits.sessions, shard, walk).await
-    }
-
-    async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
-        retention::due(&self.commits.sessions, shard, walk, (after, upto), self.commits.uptime.steady()).await
-    }
-
-    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
-        retention::purge(&self.commits.sessions, shard, walk, due).await
     }
 }
 

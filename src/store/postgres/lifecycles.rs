@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use tokio::sync::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::PostgresStore;
 use super::changing::{Failed, change, query};
 use super::commit::statements::{BEGIN, ROLLBACK};
 use super::commit::{Written, write_and_commit};
@@ -19,7 +20,7 @@ use crate::domain::{
     PutOutcome, PutRefusal, Used,
 };
 use crate::store::rows::lifecycles::{DECLARED, LIST, NAMED, VERSIONS, declared, digest_column, record};
-use crate::store::{ChangeError, StoreError};
+use crate::store::{ChangeError, Lifecycles, StoreError};
 
 /// Puts in one namespace follow one another. Nobody else waits for this lock.
 const LOCK: &str = "-- lifecycles.lock
@@ -55,27 +56,75 @@ returning version";
 /// What is tried of these when the store is opened.
 pub(super) const TRIED: [&str; 4] = [LOCK, HOLD, FACTS, PUT];
 
-/// What says the same as the newest version is unchanged, and waits for nobody. Of others each process puts one at a
-/// time: more would wait for one another in sessions that commits need.
-pub(super) async fn put(
-    sessions: &Sessions,
-    turn: &Mutex<()>,
-    put: &PutLifecycle,
-) -> Result<PutOutcome, ChangeError<PutRefusal>> {
-    if let Some(unchanged) = unchanged(sessions, put).await? {
-        return Ok(unchanged);
+#[async_trait]
+impl Lifecycles for PostgresStore {
+    async fn put_lifecycle(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>> {
+        let outcome = self.put(put).await?;
+        self.commits.hints.lifecycles().put(put, &outcome);
+        Ok(outcome)
     }
-    let _turn = turn.lock().await;
-    // Of many that put the same, the first has done it.
-    if let Some(unchanged) = unchanged(sessions, put).await? {
-        return Ok(unchanged);
+
+    async fn lifecycle(
+        &self,
+        namespace: &Namespace,
+        name: &LifecycleName,
+    ) -> Result<Option<LifecycleRecord>, StoreError> {
+        let values: [&(dyn ToSql + Sync); 3] = [&namespace.as_str(), &name.name, &version(name)];
+        read::rows(&self.commits.sessions, NAMED, &values).await?.first().map(record).transpose()
     }
-    let put = put.clone();
-    change(sessions, move |session| {
+
+    async fn declared(&self, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError> {
+        match (key, self.commits.hints.lifecycles().get(key)) {
+            (LifecycleKey::Pinned(..), Some(declared)) => Ok(Some(declared)),
+            (LifecycleKey::Pinned(..) | LifecycleKey::Named(..), _) => {
+                what_is_declared(&self.commits.sessions, key).await
+            }
+        }
+    }
+
+    async fn list_lifecycles(
+        &self,
+        namespace: &Namespace,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<LifecycleRecord>, StoreError> {
+        let values: [&(dyn ToSql + Sync); 3] = [&namespace.as_str(), &after, &bigint(limit as u64)];
+        read::rows(&self.commits.sessions, LIST, &values).await?.iter().map(record).collect()
+    }
+
+    async fn lifecycle_versions(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        below: u32,
+        limit: usize,
+    ) -> Result<Vec<LifecycleRecord>, StoreError> {
+        let below = i32::try_from(below).unwrap_or(i32::MAX);
+        let values: [&(dyn ToSql + Sync); 4] = [&namespace.as_str(), &name, &below, &bigint(limit as u64)];
+        read::rows(&self.commits.sessions, VERSIONS, &values).await?.iter().map(record).collect()
+    }
+}
+
+impl PostgresStore {
+    /// What says the same as the newest version is unchanged, and waits for nobody. Of others each process puts one at a
+    /// time: more would wait for one another in sessions that commits need.
+    async fn put(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>> {
+        let sessions = &self.commits.sessions;
+        if let Some(unchanged) = unchanged(sessions, put).await? {
+            return Ok(unchanged);
+        }
+        let _turn = self.puts.lock().await;
+        // Of many that put the same, the first has done it.
+        if let Some(unchanged) = unchanged(sessions, put).await? {
+            return Ok(unchanged);
+        }
         let put = put.clone();
-        async move { put_once(session, &put).await }.boxed()
-    })
-    .await
+        change(sessions, move |session| {
+            let put = put.clone();
+            async move { put_once(session, &put).await }.boxed()
+        })
+        .await
+    }
 }
 
 async fn unchanged(sessions: &Sessions, put: &PutLifecycle) -> Result<Option<PutOutcome>, StoreError> {
@@ -127,42 +176,9 @@ fn version(name: &LifecycleName) -> i32 {
     name.version.map_or(0, |version| i32::try_from(version).unwrap_or(i32::MAX))
 }
 
-pub(super) async fn named(
-    sessions: &Sessions,
-    namespace: &Namespace,
-    name: &LifecycleName,
-) -> Result<Option<LifecycleRecord>, StoreError> {
-    let rows = read::rows(sessions, NAMED, &[&namespace.as_str(), &name.name, &version(name)]).await?;
-    rows.first().map(record).transpose()
-}
-
-pub(super) async fn what_is_declared(
-    sessions: &Sessions,
-    key: &LifecycleKey,
-) -> Result<Option<Arc<Declared>>, StoreError> {
+async fn what_is_declared(sessions: &Sessions, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError> {
     let (namespace, name) = (&key.namespace().as_str(), key.name());
     let rows = read::rows(sessions, DECLARED, &[namespace, &name.name, &version(&name)]).await?;
     let declared = rows.first().map(declared).transpose()?;
     Ok(declared.filter(|declared| key.is(declared)).map(Arc::new))
-}
-
-pub(super) async fn list(
-    sessions: &Sessions,
-    namespace: &Namespace,
-    after: &str,
-    limit: usize,
-) -> Result<Vec<LifecycleRecord>, StoreError> {
-    let limit = bigint(limit as u64);
-    read::rows(sessions, LIST, &[&namespace.as_str(), &after, &limit]).await?.iter().map(record).collect()
-}
-
-pub(super) async fn versions(
-    sessions: &Sessions,
-    namespace: &Namespace,
-    name: &str,
-    below: u32,
-    limit: usize,
-) -> Result<Vec<LifecycleRecord>, StoreError> {
-    let (below, limit) = (i32::try_from(below).unwrap_or(i32::MAX), bigint(limit as u64));
-    read::rows(sessions, VERSIONS, &[&namespace.as_str(), &name, &below, &limit]).await?.iter().map(record).collect()
 }

@@ -1,22 +1,24 @@
 //! The namespaces: looked up, listed, made, changed and deleted.
 
+use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
+use super::PostgresStore;
 use super::changing::{self, Failed, query};
 use super::commit::statements::{BEGIN, ROLLBACK};
 use super::commit::{Written, write_and_commit};
 use super::read;
 use super::rows::{At, Reader, bigint};
-use super::sessions::{Session, Sessions};
+use super::sessions::Session;
 use super::writing::writing;
 use crate::domain::{
     Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Positions, Quotas,
     Retention, namespace,
 };
 use crate::store::rows::namespaces::{LIST, namespace_columns, record};
-use crate::store::{ChangeError, StoreError};
+use crate::store::{ChangeError, Namespaces, StoreError};
 
 const NAMED: &str =
     concat!("-- namespaces.named\nselect ", namespace_columns!(), " from namespaces where name = any($1::text[])");
@@ -55,20 +57,6 @@ with measured as (delete from stored_bytes where namespace = $1),
      declared as (delete from lifecycles where namespace = $1)
 delete from namespaces where name = $1 returning name";
 
-pub(super) async fn named(sessions: &Sessions, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
-    let names: Vec<&str> = names.iter().map(Namespace::as_str).collect();
-    read::rows(sessions, NAMED, &[&names]).await?.iter().map(record).collect()
-}
-
-pub(super) async fn list(
-    sessions: &Sessions,
-    (prefix, after): (&str, &str),
-    limit: usize,
-) -> Result<Vec<NamespaceRecord>, StoreError> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    read::rows(sessions, LIST, &[&prefix, &after, &limit]).await?.iter().map(record).collect()
-}
-
 /// The positions only grow: what was exported once, was.
 const NOTE_EXPORTED: &str = "-- exported.note
 insert into exported as e (namespace, shard, position)
@@ -80,19 +68,37 @@ returning shard";
 pub(super) const TRIED: [&str; 9] =
     [NAMED, FACTS, LOCK_HEADS, RENEW_HEADS, LOCK, CREATE, UPDATE, DELETE, NOTE_EXPORTED];
 
-pub(super) async fn note_exported(sessions: &Sessions, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
-    let (shards, positions): (Vec<i16>, Vec<i64>) =
-        (0_i16..).zip(upto.iter().map(|position| bigint(*position))).unzip();
-    writing(sessions, NOTE_EXPORTED, &[name, &shards, &positions]).await.map(drop)
-}
+#[async_trait]
+impl Namespaces for PostgresStore {
+    async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
+        let names: Vec<&str> = names.iter().map(Namespace::as_str).collect();
+        read::rows(&self.commits.sessions, NAMED, &[&names]).await?.iter().map(record).collect()
+    }
 
-pub(super) async fn change(sessions: &Sessions, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
-    let command = command.clone();
-    changing::change(sessions, move |session| {
+    async fn list_namespaces(
+        &self,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<NamespaceRecord>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        read::rows(&self.commits.sessions, LIST, &[&prefix, &after, &limit]).await?.iter().map(record).collect()
+    }
+
+    async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
+        let (shards, positions): (Vec<i16>, Vec<i64>) =
+            (0_i16..).zip(upto.iter().map(|position| bigint(*position))).unzip();
+        writing(&self.commits.sessions, NOTE_EXPORTED, &[name, &shards, &positions]).await.map(drop)
+    }
+
+    async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         let command = command.clone();
-        async move { change_once(session, &command).await }.boxed()
-    })
-    .await
+        changing::change(&self.commits.sessions, move |session| {
+            let command = command.clone();
+            async move { change_once(session, &command).await }.boxed()
+        })
+        .await
+    }
 }
 
 type Decided = Result<NamespaceDecision, crate::domain::NamespaceRefusal>;

@@ -1,13 +1,18 @@
 //! Purges: the walk over a shard's log, and the one statement that takes what it has found.
 
-use crate::domain::{Namespace, Position, Positions, Revision, RunId, Shard, Status, Steady, Time};
-use crate::store::StoreError;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_postgres::types::ToSql;
+
+use crate::domain::{Namespace, Position, Positions, Revision, RunId, Shard, Status, Time};
 use crate::store::postgres::rows::{Reader, bigint, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::writing::writing;
-use crate::store::postgres::{min_release, read};
-use crate::store::retention::{Due, Purged, Retained, Step, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
+use crate::store::postgres::{PostgresStore, min_release, read};
+use crate::store::retention::{Due, Purged, Purges, Retained, Step, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
 use crate::store::rows::namespaces::{retained, retentions};
+use crate::store::{OfLedger as _, StoreError};
 
 const RETENTIONS: &str = retentions!("clock_timestamp()");
 
@@ -158,14 +163,6 @@ pub(in crate::store::postgres) async fn forgotten(
     positions(sessions, ("purged", FORGOTTEN), namespace, shard_count).await
 }
 
-pub(in crate::store::postgres) async fn exported(
-    sessions: &Sessions,
-    namespace: &Namespace,
-    shard_count: u16,
-) -> Result<Positions, StoreError> {
-    positions(sessions, ("exported", EXPORTED), namespace, shard_count).await
-}
-
 pub(in crate::store::postgres) async fn walked_all(
     sessions: &Sessions,
     namespace: &Namespace,
@@ -197,102 +194,99 @@ async fn positions(
     Ok(positions)
 }
 
-pub(in crate::store::postgres) async fn retentions(sessions: &Sessions) -> Result<Vec<Retained>, StoreError> {
-    read::rows(sessions, RETENTIONS, &[]).await?.iter().map(retained).collect()
-}
-
-pub(in crate::store::postgres) async fn walked(
-    sessions: &Sessions,
-    shard: Shard,
-    walk: &Walk,
-) -> Result<Position, StoreError> {
-    let Walk { namespace, keep_ms, .. } = walk;
-    let rows = read::rows(sessions, WALKED, &[namespace, &smallint(shard), &bigint(*keep_ms), &walk.bits()]).await?;
-    let position = rows.first().map(|row| of_walk(row).get("position"));
-    position.transpose().map(Option::unwrap_or_default)
-}
-
-pub(in crate::store::postgres) async fn due(
-    sessions: &Sessions,
-    shard: Shard,
-    walk: &Walk,
-    (after, upto): (Position, Position),
-    steady: Steady,
-) -> Result<Due, StoreError> {
-    let Walk { namespace, keep_ms, statuses } = walk;
-    let (shard, place) = (smallint(shard), bigint(after));
-    let mut step = Step::after(after);
-    let is_of_all = *namespace == Namespace::only();
-    let next = if is_of_all {
-        read::rows(sessions, NEXT, &[&shard, &place]).await?
-    } else {
-        read::rows(sessions, NEXT_OF, &[&shard, &place, namespace]).await?
-    };
-    let Some(next) = next.first() else { return Ok(step.end()) };
-    let now = steady.now;
-    let kept_until = |event| Some(steady.kept_until(event, *keep_ms)).filter(|until| *until > now);
-    // Where no event is next, one that comes now is kept for the whole time.
-    if let Some(until) = happened(next)?.map_or_else(|| Some(now.plus_ms(*keep_ms)), kept_until) {
-        step.is_kept(until, now);
-        return Ok(step.end());
+#[async_trait]
+impl Purges for PostgresStore {
+    fn unattended(&self) -> Duration {
+        self.commits.uptime.unattended()
     }
-    let statement = if is_of_all { WALK } else { WALK_OF };
-    let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
-    for row in &read::rows(sessions, statement, &[&shard, &place, namespace, &limit]).await? {
-        let event = of_walk(row);
-        if let Some(until) = happened(row)?.and_then(kept_until) {
+
+    async fn retentions(&self) -> Result<Vec<Retained>, StoreError> {
+        read::rows(&self.commits.sessions, RETENTIONS, &[]).await?.iter().map(retained).collect()
+    }
+
+    async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
+        positions(&self.commits.sessions, ("exported", EXPORTED), namespace, self.ledger().shard_count).await
+    }
+
+    async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
+        let values: [&(dyn ToSql + Sync); 4] = [&walk.namespace, &smallint(shard), &bigint(walk.keep_ms), &walk.bits()];
+        let rows = read::rows(&self.commits.sessions, WALKED, &values).await?;
+        let position = rows.first().map(|row| of_walk(row).get("position"));
+        position.transpose().map(Option::unwrap_or_default)
+    }
+
+    async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
+        let Walk { namespace, keep_ms, statuses } = walk;
+        let (shard, place) = (smallint(shard), bigint(after));
+        let mut step = Step::after(after);
+        let is_of_all = *namespace == Namespace::only();
+        let next = if is_of_all {
+            read::rows(&self.commits.sessions, NEXT, &[&shard, &place]).await?
+        } else {
+            read::rows(&self.commits.sessions, NEXT_OF, &[&shard, &place, namespace]).await?
+        };
+        let Some(next) = next.first() else { return Ok(step.end()) };
+        let steady = self.commits.uptime.steady();
+        let now = steady.now;
+        let kept_until = |event| Some(steady.kept_until(event, *keep_ms)).filter(|until| *until > now);
+        // Where no event is next, one that comes now is kept for the whole time.
+        if let Some(until) = happened(next)?.map_or_else(|| Some(now.plus_ms(*keep_ms)), kept_until) {
             step.is_kept(until, now);
-            break;
+            return Ok(step.end());
         }
-        let position = event.get("position")?;
-        if position > upto {
-            break;
+        let statement = if is_of_all { WALK } else { WALK_OF };
+        let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
+        for row in &read::rows(&self.commits.sessions, statement, &[&shard, &place, namespace, &limit]).await? {
+            let event = of_walk(row);
+            if let Some(until) = happened(row)?.and_then(kept_until) {
+                step.is_kept(until, now);
+                break;
+            }
+            let position = event.get("position")?;
+            if position > upto {
+                break;
+            }
+            let status = event.get::<Option<Status>>("status")?;
+            let is_due = status.is_some_and(|status| statuses.contains(&status));
+            let last_of = is_due.then(|| Ok::<_, StoreError>((event.get::<RunId>("run_id")?, event.get("revision")?)));
+            if !step.come_by(position, last_of.transpose()?) {
+                break;
+            }
         }
-        let status = event.get::<Option<Status>>("status")?;
-        let is_due = status.is_some_and(|status| statuses.contains(&status));
-        let last_of = is_due.then(|| Ok::<_, StoreError>((event.get::<RunId>("run_id")?, event.get("revision")?)));
-        if !step.come_by(position, last_of.transpose()?) {
-            break;
-        }
+        Ok(step.end())
     }
-    Ok(step.end())
-}
 
-pub(in crate::store::postgres) async fn purge(
-    sessions: &Sessions,
-    shard: Shard,
-    walk: &Walk,
-    due: &Due,
-) -> Result<Option<Purged>, StoreError> {
-    let Walk { namespace, keep_ms, .. } = walk;
-    // A walk from behind everything finds nothing, and says which release the database wants.
-    let beyond = read::rows(sessions, NEXT, &[&smallint(shard), &i64::MAX]).await?;
-    let Some(ledger) = beyond.first() else { return Ok(None) };
-    let wanted = min_release::admits(ledger)?;
-    let (run_ids, revisions): (Vec<&str>, Vec<i64>) =
-        due.runs.iter().map(|(run_id, revision): &(RunId, Revision)| (&**run_id, bigint(*revision))).unzip();
-    let rows = writing(
-        sessions,
-        PURGE,
-        &[
-            &smallint(shard),
-            &wanted,
-            namespace,
-            &run_ids,
-            &revisions,
-            &bigint(*keep_ms),
-            &walk.bits(),
-            &bigint(due.upto),
-        ],
-    )
-    .await?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let row = of_walk(row);
-    if row.get::<u64>("heads")? == 0 {
-        return Err(StoreError::Unavailable("the database was migrated meanwhile".into()));
+    async fn purge(&self, shard: Shard, walk: &Walk, due: &Due) -> Result<Option<Purged>, StoreError> {
+        let Walk { namespace, keep_ms, .. } = walk;
+        // A walk from behind everything finds nothing, and says which release the database wants.
+        let beyond = read::rows(&self.commits.sessions, NEXT, &[&smallint(shard), &i64::MAX]).await?;
+        let Some(ledger) = beyond.first() else { return Ok(None) };
+        let wanted = min_release::admits(ledger)?;
+        let (run_ids, revisions): (Vec<&str>, Vec<i64>) =
+            due.runs.iter().map(|(run_id, revision): &(RunId, Revision)| (&**run_id, bigint(*revision))).unzip();
+        let rows = writing(
+            &self.commits.sessions,
+            PURGE,
+            &[
+                &smallint(shard),
+                &wanted,
+                namespace,
+                &run_ids,
+                &revisions,
+                &bigint(*keep_ms),
+                &walk.bits(),
+                &bigint(due.upto),
+            ],
+        )
+        .await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let row = of_walk(row);
+        if row.get::<u64>("heads")? == 0 {
+            return Err(StoreError::Unavailable("the database was migrated meanwhile".into()));
+        }
+        let is_wanted = row.get::<u64>("wanted")? > 0;
+        is_wanted.then(|| Ok(Purged { runs: row.get("runs")?, events: row.get("events")? })).transpose()
     }
-    let is_wanted = row.get::<u64>("wanted")? > 0;
-    is_wanted.then(|| Ok(Purged { runs: row.get("runs")?, events: row.get("events")? })).transpose()
 }
 
 /// The time of an event, and by how much the steady clock was ahead; none where there is no event.
