@@ -14,7 +14,7 @@ use crate::store::dialect::run_columns;
 use crate::store::json::{self, RunColumns};
 use crate::store::query::filter::{self, TESTED};
 use crate::store::query::page::Filling;
-use crate::store::query::{By, CountBy, Order, Place, Range, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
+use crate::store::query::{By, CountBy, Order, Place, Range, Reach, ReadyOf, RunCounts, RunPage, RunQuery, Table};
 use crate::store::rows::runs;
 
 /// The places of the columns of a list behind those that a filter tests.
@@ -45,8 +45,8 @@ const READY: &str = concat!(
 /// SQLite would choose another plan; a cross join keeps its order.
 pub(super) fn walk(by: By, order: Order, columns: &str) -> String {
     let (index, direction) = (by.index(), order.sql());
-    let (place, tables, every) = match by {
-        By::Active | By::Unprioritised | By::Priority => (
+    let (place, tables, every) = match by.table() {
+        Table::Active => (
             "a.",
             format!(
                 "active as a indexed by {index}
@@ -54,7 +54,7 @@ pub(super) fn walk(by: By, order: Order, columns: &str) -> String {
             ),
             if by == By::Unprioritised { " and a.priority is null" } else { "" },
         ),
-        By::Suspended => (
+        Table::Suspended => (
             "s.",
             format!(
                 "suspended as s indexed by {index}
@@ -62,9 +62,7 @@ pub(super) fn walk(by: By, order: Order, columns: &str) -> String {
             ),
             "",
         ),
-        By::TaskThread | By::AuditSession | By::Agent | By::Workflow | By::Parent | By::Continued | By::Start => {
-            ("r.", format!("runs as r indexed by {index}"), " and r.purged_at is null")
-        }
+        Table::Runs => ("r.", format!("runs as r indexed by {index}"), " and r.purged_at is null"),
     };
     format!(
         "-- query.{index}.{direction}
