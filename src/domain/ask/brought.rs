@@ -134,6 +134,8 @@ pub struct Terms<'a> {
 impl Ask {
     /// What it brings. Each field of each ask is named here, so that none is forgotten.
     #[must_use]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "whoever reads one field of it pays for a match, and not for 400 bytes")]
     pub fn brought(&self) -> Brought<'_> {
         let nothing = Brought::default();
         match self {
@@ -238,6 +240,8 @@ impl Ask {
 }
 
 impl Start {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see `Ask::brought`")]
     fn brought(&self) -> Brought<'_> {
         let Self {
             deferred: _,
@@ -280,6 +284,8 @@ impl Start {
 }
 
 impl Update {
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see `Ask::brought`")]
     fn brought(&self) -> Brought<'_> {
         let Self { lease_epoch, links, labels, metadata, result, added, phase, iteration, suspension, priority } = self;
         Brought {
