@@ -4,6 +4,8 @@ mod changes;
 mod claim;
 pub(super) mod lease;
 pub(super) mod masking;
+mod origin;
+pub(super) mod owner;
 mod phases;
 mod suspension;
 
@@ -11,14 +13,13 @@ use self::changes::{changes, within_limits};
 use self::claim::{claimed_before, give_back, leaves_room, not_begun, take};
 use self::lease::{holds_lease, is_the_holders};
 pub use self::masking::masked;
+use self::origin::same_identity;
+use self::owner::{confined, owned, owned_by};
 pub(super) use self::phases::ITERATION_LIMIT;
 pub use super::decision::{AppliedRequest, Context, Decision};
 use super::evolve::evolve;
 use super::sweep::Due;
-use super::{
-    Ask, Asker, Changes, Command, ContentDigest, Event, EventType, LifecyclePin, Refusal, Release, Request, Revision,
-    Run, Start, Status,
-};
+use super::{Ask, Changes, Command, Event, EventType, Refusal, Release, Request, Revision, Run, Start, Status};
 
 /// Decides a command, whose values are [masked], on the run as it is.
 ///
@@ -178,126 +179,6 @@ fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Ru
     match run {
         None if !matches!(command.ask, Ask::Start(_)) => Err(Refusal::RunNotFound { key: command.key.clone() }),
         Some(_) | None => Ok(run),
-    }
-}
-
-fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
-    let conflict = |field, requested: &str, actual: &str| Refusal::RunIdConflict {
-        field,
-        requested: requested.to_owned(),
-        actual: actual.to_owned(),
-        run: run.summary(),
-    };
-    let Ask::Start(start) = &command.ask else { return Ok(()) };
-    if start.task_thread_id != run.task_thread_id {
-        return Err(conflict("task_thread_id", &start.task_thread_id, &run.task_thread_id));
-    }
-    match (&start.agent_id, &run.agent_id) {
-        (Some(requested), Some(actual)) if requested != actual => Err(conflict("agent_id", requested, actual)),
-        (Some(_) | None, Some(_) | None) => same_origin(run, start, conflict),
-    }
-}
-
-/// Refuses a start of a pending run with another origin than it was created with. Once the run was started, nothing
-/// rests on what a later start says of it.
-fn same_origin(
-    run: &Run,
-    start: &Start,
-    conflict: impl Fn(&'static str, &str, &str) -> Refusal,
-) -> Result<(), Refusal> {
-    if run.status != Status::Pending {
-        return Ok(());
-    }
-    let kept = run.refinements.as_deref().cloned().unwrap_or_default();
-    // The newest version of a name is whichever the run is pinned to.
-    let pinned = |pin: &LifecyclePin| match &start.lifecycle {
-        Some(name) if name.is(&pin.id) => name.to_string(),
-        Some(_) | None => pin.id.to_string(),
-    };
-    let hash = |digest: Option<ContentDigest>| digest.map(|digest| digest.sha256.to_string());
-    for (field, requested, actual) in [
-        ("input", hash(start.input.as_ref().map(super::Content::digest)), hash(kept.input)),
-        ("parent_run_id", start.parent_run_id.as_ref().map(ToString::to_string), kept.parent_run_id.map(Into::into)),
-        (
-            "continues_run_id",
-            start.continues_run_id.as_ref().map(ToString::to_string),
-            kept.continues_run_id.map(Into::into),
-        ),
-        ("lifecycle", start.lifecycle.as_ref().map(ToString::to_string), kept.lifecycle.as_ref().map(pinned)),
-        (
-            "max_iterations",
-            start.max_iterations.map(|max| max.to_string()),
-            kept.max_iterations.map(|max| max.to_string()),
-        ),
-        (
-            "max_iterations_then",
-            start.max_iterations_then.map(|then| then.name().to_owned()),
-            Some(kept.max_iterations_then.unwrap_or_default().name().to_owned()),
-        ),
-    ] {
-        if let Some(requested) = requested.filter(|requested| Some(requested) != actual.as_ref()) {
-            return Err(conflict(field, &requested, &actual.unwrap_or_default()));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses an agent that is not the run's owner. Aborts and redactions are open to every agent, and all asks to a caller
-/// that names no agent. A claim that takes over a running run takes it from its owner. But a caller that is confined to
-/// its agents writes runs of others in no way.
-fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
-    confined(run, command)?;
-    let is_open = match command.ask.facts().asker {
-        Asker::Anyone | Asker::Starter | Asker::Stopper => true,
-        Asker::Claimer => run.status == Status::Running && (!run.is_ready() || run.is_for_any_worker()),
-        // A suspension that is not the holder's is an operator's.
-        Asker::Suspender => command.ask.brought().terms.lease_epoch.is_none(),
-        Asker::Owner | Asker::Worker | Asker::Reporter | Asker::Holder => false,
-    };
-    if is_open { Ok(()) } else { owned_by(run, command.ask.facts().rpc, command.principal.agent_id.as_ref()) }
-}
-
-/// Refuses a caller that is confined to its agents where the run is of none of them. A run without an owner can be
-/// taken, and is the taker's from then on: by a claim, and by a start where the run waits for one.
-fn confined(run: &Run, command: &Command) -> Result<(), Refusal> {
-    if !command.agents.is_confined() {
-        return Ok(());
-    }
-    let asker = command.ask.facts().asker;
-    let is_own = match &run.agent_id {
-        Some(owner) => command.agents.contains(owner),
-        None => asker == Asker::Claimer || asker == Asker::Starter && run.status == Status::Pending,
-    };
-    if is_own { Ok(()) } else { Err(not_owner(run, command.ask.facts().rpc, command.principal.agent_id.as_deref())) }
-}
-
-fn not_owner(run: &Run, rpc: &'static str, agent_id: Option<&str>) -> Refusal {
-    Refusal::NotOwner {
-        agent_id: agent_id.unwrap_or_default().to_owned(),
-        owner_agent_id: run.agent_id.clone().unwrap_or_default(),
-        tab_group_id: run.links.tab_group_id.clone(),
-        rpc,
-        key: run.key(),
-    }
-}
-
-/// See [`confined`]: the same for a heartbeat, whose caller names its agent.
-pub(super) fn renewed_by(
-    run: &Run,
-    rpc: &'static str,
-    agent_id: Option<&String>,
-    is_confined: bool,
-) -> Result<(), Refusal> {
-    if is_confined && run.agent_id.is_none() {
-        return Err(not_owner(run, rpc, agent_id.map(String::as_str)));
-    }
-    owned_by(run, rpc, agent_id)
-}
-
-pub(super) fn owned_by(run: &Run, rpc: &'static str, agent_id: Option<&String>) -> Result<(), Refusal> {
-    match (agent_id, &run.agent_id) {
-        (Some(agent_id), Some(owner)) if agent_id != owner => Err(not_owner(run, rpc, Some(agent_id))),
-        (Some(_) | None, Some(_) | None) => Ok(()),
     }
 }
 

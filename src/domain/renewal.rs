@@ -5,7 +5,7 @@
 //! on the run as it is.
 
 use super::decide::lease::lease_is;
-use super::decide::renewed_by;
+use super::decide::owner::renewed_by;
 use super::{HeldLease, Refusal, Renewal, Run, RunKey, Status, Time};
 
 /// The RPC, as refusals name it.
