@@ -200,7 +200,14 @@ async fn up(
     to.write_all(&startup).await?;
     let mut commits = Commits::default();
     loop {
-        let mut message = message(&mut from).await?;
+        let mut message = match message(&mut from).await {
+            Ok(message) => message,
+            Err(gone) => {
+                // A network that swallows everything swallows the end of a connection.
+                plan.may_speak().await;
+                return Err(gone);
+            }
+        };
         let last = commits.last_answer(&message);
         if let Some(Last::Ready) = last {
             Commits::rest(&mut message, &mut from).await?;
