@@ -284,7 +284,7 @@ impl RunLog for SqliteStore {
     }
 
     async fn foreign_commit(&self) {
-        pending().await
+        pending::<()>().await;
     }
 }
 

@@ -133,7 +133,7 @@ impl RunLog for PostgresInspect {
     }
 
     async fn foreign_commit(&self) {
-        pending().await
+        pending::<()>().await;
     }
 
     async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {

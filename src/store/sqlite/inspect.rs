@@ -226,7 +226,7 @@ impl RunLog for SqliteInspect {
     }
 
     async fn foreign_commit(&self) {
-        pending().await
+        pending::<()>().await;
     }
 
     async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError> {
