@@ -7,7 +7,6 @@
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Instant;
 
 use runledger::auth::{Caller, Rights};
 use runledger::clock::{SystemClock, draw_id};
@@ -18,6 +17,7 @@ use runledger::supervise::Supervisor;
 use runledger::wire::request;
 use runledger_bench::fill::recipe::{Call, Recipe, SEED};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// The runs of one commit, during which servers wait for the shard's head.
 const COMMIT_RUNS: usize = 1_000;
