@@ -3,7 +3,7 @@
 //!
 //! What is written is what servers would have written: their requests as commands, decided by the rules, committed by
 //! the store. Only calls and queues are left out, and a thousand runs share a commit. Each commit has the same runs each
-//! time, so that the same fill, once more, goes on where the last one ended. No other program writes runs of the seed.
+//! time, so that a fill goes on where the last one ended. No other program writes runs of the seed.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -54,9 +54,13 @@ async fn fill(store: Arc<dyn Store>, shard: Shard, runs: u64) -> Result<usize, B
     let own: Vec<u64> =
         (1..=runs).filter(|number| shard_of(ledger.id, ledger.shard_count, &key(*number)) == shard).collect();
     let mut written = 0;
-    for numbers in own.chunks(COMMIT_RUNS) {
+    for mut numbers in own.chunks(COMMIT_RUNS) {
         if store.run(&key(*numbers.last().expect("a chunk has a number"))).await?.is_some() {
             continue;
+        }
+        // A shorter fill has written the first ones.
+        while store.run(&key(numbers[0])).await?.is_some() {
+            numbers = &numbers[1..];
         }
         let calls = numbers.iter().flat_map(|number| recipe.history(*number));
         let commands: Vec<_> = calls.map(|call| Arc::new(command(call, ledger.id))).collect();
