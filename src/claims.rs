@@ -22,8 +22,8 @@ mod replay;
 mod room;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -340,9 +340,4 @@ fn command(claim: &Claim, run_id: &RunId) -> Command {
         prepared: crate::domain::Prepared::default(),
         trace: claim.trace,
     }
-}
-
-/// Locks a mutex. No change under these mutexes is left half made, so a poisoned one is still valid.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

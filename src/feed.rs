@@ -19,11 +19,12 @@ pub mod watch_run;
 pub mod watch_runs;
 mod watchers;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -263,7 +264,7 @@ impl Feed {
     #[must_use]
     pub fn memory(&self) -> Vec<Part> {
         let bounded = |name, (bytes, bytes_max)| Part { name, bytes, bytes_max: Some(bytes_max) };
-        let folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        let folded = self.folded.lock().1.clone();
         let ((sessions, sessions_max), (tailer, tailer_max)) = (fold::bytes(&folded), self.hub.folded_bytes());
         vec![
             bounded("recent_changes", (self.hub.recent_changes_bytes(), self.limits.ring_bytes_max)),
@@ -306,7 +307,7 @@ impl Feed {
 
     /// The cache on which sessions of a generation fold. Runs of an older one are dropped.
     fn folded(&self, generation: Generation) -> Arc<Cache> {
-        let mut folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folded = self.folded.lock();
         if folded.0 < generation {
             *folded = (generation, Arc::new(fold::cache()));
         }

@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as Turns, oneshot};
 use tokio::time::Instant;
 
@@ -77,15 +78,15 @@ impl Registry {
 
     /// Forgets a namespace that was deleted.
     pub fn forget(&self, name: &Namespace) {
-        held(&self.found).remove(name);
+        self.found.lock().remove(name);
     }
 
     fn is_fresh(&self, name: &Namespace) -> bool {
-        held(&self.found).get(name).is_some_and(|at| at.elapsed() < FRESH)
+        self.found.lock().get(name).is_some_and(|at| at.elapsed() < FRESH)
     }
 
     fn gather(&self, ask: Ask) {
-        let mut gathered = held(&self.gathered);
+        let mut gathered = self.gathered.lock();
         if gathered.len() >= ASKS_MAX {
             gathered.retain(|ask| !ask.reply.is_closed());
         }
@@ -94,11 +95,11 @@ impl Registry {
 
     /// Answers the calls that have gathered, by one statement. The caller has the turn.
     async fn look_up(&self) {
-        let mut asks = take(&mut *held(&self.gathered));
+        let mut asks = take(&mut *self.gathered.lock());
         asks.retain(|ask| !ask.reply.is_closed());
         if asks.len() > ASKS_MAX {
             let later = asks.split_off(ASKS_MAX);
-            held(&self.gathered).splice(0..0, later);
+            self.gathered.lock().splice(0..0, later);
         }
         let names: BTreeSet<&Namespace> = asks.iter().map(|ask| &ask.name).collect();
         if names.is_empty() {
@@ -124,15 +125,10 @@ impl Registry {
     }
 
     fn note(&self, there: &BTreeSet<Namespace>, at: Instant) {
-        let mut found = held(&self.found);
+        let mut found = self.found.lock();
         if found.len() as u64 >= NAMESPACES_MAX {
             found.retain(|_, at| at.elapsed() < FRESH);
         }
         found.extend(there.iter().map(|name| (name.clone(), at)));
     }
-}
-
-/// A poisoned lock guards plain data that is valid after every statement: it is used on.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,9 +8,10 @@
 //! and nobody else does.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::domain::RunKey;
@@ -306,9 +307,8 @@ impl Reader {
         Counted { read, count: Count { weight, bytes: self.bytes.clone() } }
     }
 
-    /// No panic leaves a half-made change under this mutex, so a poisoned one can be used.
     fn gathered(&self) -> MutexGuard<'_, Gathered> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gathered.lock()
     }
 }
 

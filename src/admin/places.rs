@@ -3,9 +3,10 @@
 //! asks again and again keeps a probe out.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -53,26 +54,22 @@ impl Place {
     }
 
     pub(super) fn asks(&self) {
-        self.owed().what = What::Answer;
+        self.owed.lock().what = What::Answer;
     }
 
     pub(super) fn is_answered(&self) {
-        *self.owed() = Owed { what: What::Time(Instant::now()), is_known: true };
-    }
-
-    fn owed(&self) -> MutexGuard<'_, Owed> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.owed.lock() = Owed { what: What::Time(Instant::now()), is_known: true };
     }
 
     fn is_owed_nothing(&self) -> bool {
-        match self.owed().what {
+        match self.owed.lock().what {
             What::Time(since) => since.elapsed() >= TAKEN_WITHIN,
             What::Answer => false,
         }
     }
 
     fn may_end(&self) -> bool {
-        !self.is_last.is_cancelled() && self.owed().is_known
+        !self.is_last.is_cancelled() && self.owed.lock().is_known
     }
 }
 

@@ -1,8 +1,9 @@
 //! The gauges of the process: what its parts tell when somebody asks for metrics.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -139,7 +140,7 @@ pub(super) async fn follow_statistics(store: Arc<dyn Store>, stop: CancellationT
     let last: Arc<Mutex<Statistics>> = Arc::default();
     let of = |metric: &'static Metric, read: fn(&Statistics, &mut Tell<'_>)| {
         let last = last.clone();
-        observe(metric, move |tell| read(&last.lock().unwrap_or_else(PoisonError::into_inner), tell));
+        observe(metric, move |tell| read(&last.lock(), tell));
     };
     of(&metrics::STORE_SIZE, |last, tell| {
         if last.bytes > 0 {
@@ -162,7 +163,7 @@ pub(super) async fn follow_statistics(store: Arc<dyn Store>, stop: CancellationT
         loop {
             looks.tick().await;
             match store.statistics().await {
-                Ok(statistics) => *last.lock().unwrap_or_else(PoisonError::into_inner) = statistics,
+                Ok(statistics) => *last.lock() = statistics,
                 Err(error) => tracing::debug!(error = chain(&error), "the store tells no statistics"),
             }
         }

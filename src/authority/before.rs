@@ -2,8 +2,9 @@
 //! masked, and the history of a run that is to be redacted is looked through. Both are done in turns of the caller's.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::task::yield_now;
 
 use super::lists::Read;
@@ -40,23 +41,18 @@ struct Look {
 
 impl Looks {
     fn nothing_up_to(&self, key: &RunKey, paths: &[RedactedPath], epoch: LedgerEpoch) -> Revision {
-        let looks = self.looks();
+        let looks = self.0.lock();
         let found = looks.iter().find(|look| look.epoch == epoch && look.key == *key && look.paths == paths);
         found.map_or(Revision::NONE, |look| look.nothing_up_to)
     }
 
     fn note(&self, look: Look) {
-        let mut looks = self.looks();
+        let mut looks = self.0.lock();
         looks.retain(|known| known.key != look.key || known.paths != look.paths);
         looks.push_back(look);
         if looks.len() > LOOKS_MAX {
             looks.pop_front();
         }
-    }
-
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
-    fn looks(&self) -> MutexGuard<'_, VecDeque<Look>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

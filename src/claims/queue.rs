@@ -1,9 +1,10 @@
 //! The claimers of one filter, and the candidates that they share: read a page at a time, then told by the feed.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -11,7 +12,7 @@ use super::backlog::{Backlog, Outcome};
 use super::lanes::Taker;
 use super::queues::QueueKey;
 use super::room::AllRoom;
-use super::{Failure, Limits, held};
+use super::{Failure, Limits};
 use crate::domain::{Filter, LabelValue, Namespace, Priority, RunId, Take};
 use crate::feed::hub::Told;
 use crate::share::Turn;
@@ -52,7 +53,7 @@ impl Queue {
     }
 
     pub(super) fn backlog(&self) -> MutexGuard<'_, Backlog> {
-        held(&self.backlog)
+        self.backlog.lock()
     }
 
     /// A watch tells the queue of events from now on, until the value is dropped.

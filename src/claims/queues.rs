@@ -5,16 +5,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::future::pending;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::Limits;
 use super::queue::Queue;
 use super::room::AllRoom;
-use super::{Limits, held};
 use crate::domain::{AtRest, Filter, MaxRunning, Namespace, Status, Take};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
@@ -83,7 +84,7 @@ impl Queues {
 
     /// A claimer enters its queue, if there is one.
     pub(super) fn enter(self: &Arc<Self>, key: &QueueKey) -> Option<Claimer> {
-        held(&self.entries).get_mut(key).map(|entry| self.entered(entry))
+        self.entries.lock().get_mut(key).map(|entry| self.entered(entry))
     }
 
     fn entered(self: &Arc<Self>, entry: &mut Entry) -> Claimer {
@@ -101,7 +102,7 @@ impl Queues {
         stop: &CancellationToken,
         follow: impl FnOnce(Arc<Queue>, CancellationToken),
     ) -> Option<Claimer> {
-        let mut entries = held(&self.entries);
+        let mut entries = self.entries.lock();
         let entry = match entries.entry(key) {
             MapEntry::Occupied(entry) => entry.into_mut(),
             MapEntry::Vacant(vacant) => {
@@ -146,7 +147,7 @@ impl Queues {
 
     /// About the bytes that the queues take.
     pub(super) fn bytes(&self) -> usize {
-        held(&self.entries).len() * QUEUE_BYTES + self.room.bytes()
+        self.entries.lock().len() * QUEUE_BYTES + self.room.bytes()
     }
 
     /// The bytes that the queues may take: what is granted is granted twice, to the runs of a queue and to what it knows
@@ -162,14 +163,14 @@ impl Queues {
     }
 
     fn leave(&self, key: &QueueKey) {
-        if let Some(entry) = held(&self.entries).get_mut(key) {
+        if let Some(entry) = self.entries.lock().get_mut(key) {
             entry.claimers -= 1;
             entry.idle_since = Instant::now();
         }
     }
 
     fn evict_idle(&self) {
-        held(&self.entries).retain(|_, entry| entry.claimers > 0 || entry.idle_since.elapsed() < self.limits.idle_min);
+        self.entries.lock().retain(|_, entry| entry.claimers > 0 || entry.idle_since.elapsed() < self.limits.idle_min);
     }
 }
 
@@ -293,7 +294,7 @@ mod tests {
         tokio::time::advance(limits.idle_min).await;
         queues.evict_idle();
         assert_eq!(evicted(&followers), [3, 7]);
-        assert_eq!(held(&queues.entries).len(), QUEUES_MAX - 1);
+        assert_eq!(queues.entries.lock().len(), QUEUES_MAX - 1);
     }
 
     #[tokio::test]

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use indicatif::TermLike;
+use parking_lot::Mutex;
 
 use crate::stdio;
 
@@ -18,14 +18,10 @@ pub(super) struct Unwaited {
 }
 
 impl Unwaited {
-    fn picture(&self) -> MutexGuard<'_, String> {
-        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Moves the cursor, in the direction of a letter.
     fn moves(&self, by: usize, letter: char) {
         if by > 0 {
-            let _written = write!(self.picture(), "\x1b[{by}{letter}");
+            let _written = write!(self.picture.lock(), "\x1b[{by}{letter}");
         }
     }
 }
@@ -56,22 +52,22 @@ impl TermLike for Unwaited {
     }
 
     fn write_line(&self, line: &str) -> io::Result<()> {
-        let _written = writeln!(self.picture(), "{line}");
+        let _written = writeln!(self.picture.lock(), "{line}");
         Ok(())
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
-        self.picture().push_str(text);
+        self.picture.lock().push_str(text);
         Ok(())
     }
 
     fn clear_line(&self) -> io::Result<()> {
-        self.picture().push_str("\r\x1b[2K");
+        self.picture.lock().push_str("\r\x1b[2K");
         Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {
-        let picture = std::mem::take(&mut *self.picture());
+        let picture = std::mem::take(&mut *self.picture.lock());
         if stdio::err().is_written() {
             stdio::err().say(&picture);
         }

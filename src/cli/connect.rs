@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::context::{self, Context};
@@ -150,7 +150,7 @@ fn say_what_is_left_aside(name: &str, context: &Context) {
 /// Says a sentence, unless it was the last: a command that asks several servers comes here for each.
 fn say_once(sentence: &str) {
     static LAST: Mutex<String> = Mutex::new(String::new());
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut last = LAST.lock();
     if *last != sentence {
         say(sentence);
         sentence.clone_into(&mut last);

@@ -10,8 +10,9 @@
 //! Where there is no other, so is a step soon after the start, for so machines begin whose time is not set yet; every other one
 //! has to stand for an hour.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::Clock;
 use crate::domain::Time;
@@ -96,7 +97,7 @@ impl<C: Clock> CredentialClock<C> {
         let moment = self.machine.elapsed();
         let machine = lead(self.machine.now(), moment);
         let is_early = |since: Duration| other.is_none() && since.saturating_sub(self.begun) <= EARLY;
-        let mut kept = self.held();
+        let mut kept = self.kept.lock();
         kept.tell_behind(machine);
         let shown = kept.shown;
         kept.alone = Ahead::after(kept.alone, machine, shown, moment);
@@ -114,11 +115,6 @@ impl<C: Clock> CredentialClock<C> {
         } else if !kept.is_agreed(alone) && alone.stood(moment) >= TOLD_AFTER {
             kept.tell_ahead(alone, alone_after);
         }
-    }
-
-    /// No panic leaves a half-made change under the mutex.
-    fn held(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -179,7 +175,7 @@ impl Kept {
 impl<C: Clock> Clock for CredentialClock<C> {
     fn now(&self) -> Time {
         let elapsed = micros(self.machine.elapsed());
-        Time::from_micros(self.held().shown.saturating_add(elapsed))
+        Time::from_micros(self.kept.lock().shown.saturating_add(elapsed))
     }
 
     fn latest(&self) -> Time {

@@ -1,8 +1,9 @@
 //! The commands of one commit: how they are gathered, answered and halved.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -138,7 +139,7 @@ impl Queue {
     fn tell(&self, batch: &[Pending]) {
         let commands = batch.len();
         let since = batch.first().or(self.waiting.front()).map(|pending| pending.since);
-        *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner) = InHand { commands, since };
+        *self.in_hand.lock() = InHand { commands, since };
     }
 
     /// Learns from a commit how many commands the next one should take: the size of the runs is only known afterwards.

@@ -1,9 +1,10 @@
 //! The bounded queue in front of a shard's committer, and a queued command's right to be withdrawn.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -139,7 +140,7 @@ impl Inlet {
     }
 
     fn in_hand(&self) -> InHand {
-        *self.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.in_hand.lock()
     }
 }
 

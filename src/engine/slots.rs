@@ -5,9 +5,10 @@
 //! any number. With nothing in flight a commit begins at once. No commit waits for a slow or hanging one, since it
 //! would share no cost with it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -54,7 +55,7 @@ impl Slots {
     }
 
     fn in_flight(&self) -> MutexGuard<'_, InFlight> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Claims that were made for callers who had gone when the answer was due.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Failure;
@@ -102,18 +101,18 @@ impl ToUnreceived {
 
     /// The sender for unreceived claims, until the channel is closed.
     pub(super) fn open(&self) -> Option<mpsc::Sender<Unreceived>> {
-        self.to.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.to.lock().clone()
     }
 
     /// The receiver of unreceived claims, once.
     pub(super) fn take(&self) -> Option<mpsc::Receiver<Unreceived>> {
-        self.from.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.from.lock().take()
     }
 
     /// Closes the channel: the receiver gets the last claims that are under way, and then the end. Returns whether the
     /// receiver had been taken.
     pub(super) fn close(&self) -> bool {
-        drop(self.to.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.to.lock().take());
         self.take().is_none()
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -142,12 +143,12 @@ impl Hub {
 
     /// Takes note of the runs that the tailer folds on from now on.
     pub(super) fn folds_on(&self, runs: Option<Arc<Cache>>) {
-        *self.folded.lock().unwrap_or_else(PoisonError::into_inner) = runs;
+        *self.folded.lock() = runs;
     }
 
     /// The bytes of the runs that the tailer folds on, and how many there may be.
     pub(super) fn folded_bytes(&self) -> (usize, usize) {
-        let folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
+        let folded = self.folded.lock();
         folded.as_ref().map_or((0, CACHE_BYTES_MAX), |runs| fold::bytes(runs))
     }
 
@@ -326,7 +327,7 @@ impl Hub {
 
     /// Logs that an event cannot be read or folded: once for all sessions that meet it.
     pub(super) fn log_unreadable(&self, key: &RunKey, revision: Revision, error: &StoreError) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.len() >= LOGGED_MAX {
             logged.clear();
         }
@@ -337,9 +338,8 @@ impl Hub {
         }
     }
 
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

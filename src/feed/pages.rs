@@ -9,7 +9,9 @@
 //! page is kept, and count with it: a session that sleeps on a page which was dropped holds the events alone.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{Namespace, Positions, Revision, RunKey, Time};
 use crate::store::{LoggedEvent, Page, StoreError, Unreadable};
@@ -118,7 +120,7 @@ impl Shared {
 
     /// Counts the page for all sessions that hold it at once, until the last of them drops the value.
     pub(super) fn counted(&self, count: impl FnOnce(usize) -> Held) -> Arc<Held> {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         counted.upgrade().unwrap_or_else(|| {
             let anew = Arc::new(count(self.weight));
             *counted = Arc::downgrade(&anew);
@@ -127,7 +129,7 @@ impl Shared {
     }
 
     fn changes(&self) -> MutexGuard<'_, Vec<Option<Arc<Change>>>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock()
     }
 }
 
@@ -171,7 +173,7 @@ impl Pages {
 
     /// The bytes of the pages that are kept, about, and how many may be.
     pub(super) fn bytes(&self) -> (usize, usize) {
-        (self.kept().bytes, self.bytes_max)
+        (self.kept.lock().bytes, self.bytes_max)
     }
 
     /// A page that has what comes next, of a namespace or of all, for a session of this generation that stands here.
@@ -181,14 +183,14 @@ impl Pages {
         of: Option<&Namespace>,
         stand: &Positions,
     ) -> Option<Arc<Shared>> {
-        let kept = self.kept();
+        let kept = self.kept.lock();
         let own = kept.pages.iter().filter(|page| kept.generation == generation && page.of.as_ref() == of);
         own.rev().find(|page| page.serves(stand)).cloned()
     }
 
     /// Keeps a page that was read in this generation, if another one follows it. Pages of an older one are dropped.
     pub(super) fn keep(&self, generation: Generation, page: &Arc<Shared>) {
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         if kept.generation < generation {
             kept.fit(0);
             kept.generation = generation;
@@ -205,17 +207,12 @@ impl Pages {
             return;
         }
         // While `kept` is locked, the page neither goes nor comes.
-        let mut kept = self.kept();
+        let mut kept = self.kept.lock();
         if let Some(place @ None) = page.changes().get_mut(index) {
             *place = Some(change.clone());
             kept.bytes += change.weight();
         }
         kept.fit(self.bytes_max);
-    }
-
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

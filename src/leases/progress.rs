@@ -4,9 +4,10 @@
 //! that are watched here, and only while there are watchers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -61,8 +62,7 @@ impl ProgressBoard {
     }
 
     fn watched(&self) -> MutexGuard<'_, HashMap<RunKey, Watched>> {
-        // No change under this mutex is left half made, so a poisoned one is still valid.
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock()
     }
 
     fn tell(&self, key: &RunKey, found: Said) {

@@ -2,9 +2,10 @@
 //! that nothing needs any more; and the measurement of what namespaces store.
 
 use std::future::ready;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -91,12 +92,12 @@ impl Sweeps {
     }
 
     fn swept(&self, shard: Shard) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[usize::from(shard.0)] = Instant::now();
+        self.0.lock()[usize::from(shard.0)] = Instant::now();
     }
 
     /// The time since the last sweep of the shard that was swept the longest ago.
     fn lag(&self) -> Duration {
-        let oldest = self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().min().copied();
+        let oldest = self.0.lock().iter().min().copied();
         oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed())
     }
 }

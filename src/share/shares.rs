@@ -1,7 +1,9 @@
 //! A bounded thing that callers take parts of.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{CallerKey, Party};
 
@@ -86,9 +88,8 @@ impl Shares {
         self.taken().all
     }
 
-    /// A poisoned lock guards numbers that are valid after every statement: it is used on.
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 

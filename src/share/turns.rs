@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -262,9 +263,8 @@ impl Turns {
         }
     }
 
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

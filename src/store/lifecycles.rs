@@ -1,9 +1,10 @@
 //! The path on which lifecycles are put, read and listed, and the versions that a store remembers.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -128,7 +129,7 @@ impl Versions {
         match key {
             LifecycleKey::Pinned(..) => self.pinned.get(key),
             LifecycleKey::Named(namespace, _) => {
-                let pin = held(&self.named).get(key).cloned()?;
+                let pin = self.named.lock().get(key).cloned()?;
                 self.pinned.get(&LifecycleKey::Pinned(namespace.clone(), pin))
             }
         }
@@ -151,7 +152,7 @@ impl Versions {
     pub(super) fn note(&self, key: &LifecycleKey, declared: &Arc<Declared>) {
         self.pinned.insert(key.pinned(declared), declared.clone());
         if let LifecycleKey::Named(..) = key {
-            let mut named = held(&self.named);
+            let mut named = self.named.lock();
             if named.len() >= NAMED_MAX {
                 named.clear();
             }
@@ -170,16 +171,11 @@ impl Versions {
 
     /// Forgets what a name stood for.
     pub(super) fn forget_of(&self, key: &LifecycleKey) {
-        held(&self.named).remove(key);
+        self.named.lock().remove(key);
     }
 
     /// Forgets what names stood for.
     pub(super) fn forget(&self) {
-        held(&self.named).clear();
+        self.named.lock().clear();
     }
-}
-
-/// A poisoned lock guards plain data that is valid after every statement: it is used on.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! The steady clock as the stores keep it, in the row of `uptime`. See [`domain::steady`](crate::domain::steady).
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::domain::Time;
 use crate::domain::steady::STEP_MIN_MICROS;
@@ -98,19 +99,14 @@ impl Steps {
         #[expect(clippy::cast_precision_loss, reason = "seconds, for people")]
         let by_s = by_micros as f64 / 1e6;
         tracing::warn!(clock, by_s, "the clock was set: leases and deadlines go on by the time that passes");
-        let mut steps = self.held();
+        let mut steps = self.0.lock();
         steps.truncate(STEPS_MAX - 1);
         steps.push_front(ClockStep { clock, by_micros, ago: moment });
     }
 
     /// The newest steps, the last one first, at a moment of this process.
     pub(in crate::store) fn until(&self, moment: Duration) -> Vec<ClockStep> {
-        self.held().iter().map(|step| ClockStep { ago: moment.saturating_sub(step.ago), ..*step }).collect()
-    }
-
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
-    fn held(&self) -> MutexGuard<'_, VecDeque<ClockStep>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().iter().map(|step| ClockStep { ago: moment.saturating_sub(step.ago), ..*step }).collect()
     }
 }
 

@@ -3,10 +3,11 @@
 //! Where nobody asks for metrics there are no instruments, and recording costs one load.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter};
+use parking_lot::Mutex;
 
 use super::metrics::{self, Kind, Metric};
 
@@ -155,7 +156,7 @@ impl Named {
 
     pub(super) fn add<const N: usize>(&self, number: u64, labels: [(&'static str, &'static str); N]) {
         let value = |place: usize| labels.get(place).map_or("", |(_, value)| *value);
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bound = self.bound.lock();
         let series = bound.entry((value(0), value(1)));
         series
             .or_insert_with(|| self.instrument.bind(&labels.map(|(label, value)| KeyValue::new(label, value))))

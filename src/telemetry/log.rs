@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::io::{self, IsTerminal as _};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{FilterExt as _, filter_fn};
@@ -109,7 +110,7 @@ pub struct LogThrottle(Mutex<(Option<Instant>, u64)>);
 impl LogThrottle {
     /// Takes note of a cause. Some when the line is to be logged, with the number of lines left out since the last one.
     pub fn is_due(&self) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let (said_at, unsaid) = &mut *state;
         if said_at.is_some_and(|at| at.elapsed() < SELDOM) {
             *unsaid += 1;

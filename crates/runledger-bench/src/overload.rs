@@ -1,11 +1,12 @@
 //! The work that a server still does when it is asked for more than it can do.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -103,7 +104,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         Ok(()) => None,
         Err(error) => Some(format!("its runs were not ended: {}", chain(&error))),
     };
-    let tally = load.tally.lock().unwrap_or_else(PoisonError::into_inner);
+    let tally = load.tally.lock();
     let mut report = plan.report(&tally, used, measured.min(load.until - load.measured_from), stop.is_cancelled());
     report.notes.extend(ended);
     Ok(report)
@@ -209,7 +210,7 @@ impl Load {
 
     fn note(&self, fate: Fate, due: Instant) {
         if (self.measured_from..self.until).contains(&due) {
-            self.tally.lock().unwrap_or_else(PoisonError::into_inner).note(fate, due.elapsed());
+            self.tally.lock().note(fate, due.elapsed());
         }
     }
 }

@@ -4,9 +4,10 @@
 //! measures has a way that waits for no reader.
 
 use std::io::{self, IsTerminal as _};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The picture is not drawn more often.
@@ -73,7 +74,7 @@ impl Progress {
         if !self.shown {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         change(&mut state);
         let due = state.drawn.is_none_or(|drawn| drawn.elapsed() >= DRAW_INTERVAL) || state.done == state.total;
         if due {

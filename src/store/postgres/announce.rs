@@ -4,10 +4,11 @@
 //! transactions share. A wake-up may be lost without harm, as the log is also read without one.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use runledger_postgres::{Connected, Connector};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -90,7 +91,7 @@ impl Announcer {
     }
 
     pub(super) fn stop(&self) {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.tasks.lock().abort_all();
     }
 }
 
@@ -174,7 +175,7 @@ mod tests {
         let announcer = Announcer::of(&supervisor, |_signals| pending());
         supervisor.stop().cancel();
         announcer.stop();
-        while announcer.tasks.lock().unwrap().try_join_next().is_none() {
+        while announcer.tasks.lock().try_join_next().is_none() {
             tokio::task::yield_now().await;
         }
         assert_eq!(supervisor.failed(), None);

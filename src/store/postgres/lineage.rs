@@ -10,9 +10,10 @@
 mod statements;
 mod verdict;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub(super) use self::statements::past;
@@ -86,12 +87,12 @@ impl Lineage {
     /// The time at which the epoch last changed while this process ran: older sessions may be to a server that was
     /// left.
     pub(super) fn changed_at(&self) -> Option<Instant> {
-        self.known().1
+        self.known.lock().1
     }
 
     /// Notes the positions of shards that a session showed, which was lent at this epoch.
     pub(super) fn saw(&self, epoch: LedgerEpoch, places: impl IntoIterator<Item = (Shard, Position)>) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.0.epoch != epoch {
             return;
         }
@@ -111,7 +112,7 @@ impl Lineage {
         let mut raised_for = None;
         for _ in 0..LOOKS_MAX {
             // Taken before the look: the server must have every position that was seen by then.
-            let before = self.known().0.clone();
+            let before = self.known.lock().0.clone();
             let look = self.look(client).await?;
             match before.judge(&look) {
                 Verdict::Same => {
@@ -187,7 +188,7 @@ impl Lineage {
 
     /// Remembers the server and its positions.
     fn agree(&self, before: &Known, look: &Look) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.0.epoch != before.epoch {
             return;
         }
@@ -197,7 +198,7 @@ impl Lineage {
 
     /// Takes over a higher epoch: all remembered facts are of a past that may be lost.
     fn begin(&self, look: &Look, raised_for: Option<String>) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let before = known.0.epoch;
         if look.epoch <= before {
             return;
@@ -216,9 +217,5 @@ impl Lineage {
             "the ledger is of another past than before, after a failover or from a copy: acknowledged calls may be lost, \
              and watches begin again"
         );
-    }
-
-    fn known(&self) -> MutexGuard<'_, (Known, Option<Instant>)> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

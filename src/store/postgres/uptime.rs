@@ -9,8 +9,9 @@
 
 pub(super) mod statements;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::rows::{At, bigint};
 use crate::clock::{Clock as _, SystemClock};
@@ -175,9 +176,8 @@ impl ReplicaUptime {
         made
     }
 
-    /// No panic leaves a half-made change under this mutex, so a poisoned one can be used.
     fn held(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

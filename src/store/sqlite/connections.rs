@@ -4,9 +4,10 @@
 //! waiting callers use up no threads. The connection goes back when the job ends, however it ends. A read whose caller
 //! goes away is interrupted: the next caller does not wait for an answer that nobody reads.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -272,7 +273,7 @@ impl Pool {
     async fn drain(&self) -> Vec<Connection> {
         let Ok(_all) = self.permits.acquire_many(self.size).await else { return Vec::new() };
         self.permits.close();
-        std::mem::take(&mut *held(&self.idle))
+        std::mem::take(&mut *self.idle.lock())
     }
 }
 
@@ -293,7 +294,7 @@ struct Awaited(Arc<Mutex<Progress>>);
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        let mut progress = held(&self.0);
+        let mut progress = self.0.lock();
         match &*progress {
             Progress::Queued => *progress = Progress::Abandoned,
             // The job cannot end meanwhile, and so no other job's statement is interrupted.
@@ -309,7 +310,7 @@ struct Ended<'a>(&'a Mutex<Progress>);
 impl<'a> Ended<'a> {
     /// Begins a job; none where its caller has gone.
     fn of(job: &'a Mutex<Progress>, connection: &Connection) -> Option<Self> {
-        let mut progress = held(job);
+        let mut progress = job.lock();
         match &*progress {
             Progress::Queued => *progress = Progress::Begun(connection.get_interrupt_handle()),
             Progress::Begun(_) | Progress::Ended | Progress::Abandoned => return None,
@@ -320,7 +321,7 @@ impl<'a> Ended<'a> {
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        *held(self.0) = Progress::Ended;
+        *self.0.lock() = Progress::Ended;
     }
 }
 
@@ -334,7 +335,7 @@ struct Borrowed {
 
 impl Borrowed {
     fn take(connections: Arc<Connections>, purpose: Use, permit: OwnedSemaphorePermit) -> Self {
-        let connection = held(&connections.pool(purpose).idle).pop();
+        let connection = connections.pool(purpose).idle.lock().pop();
         Self { connection, connections, purpose, _permit: permit }
     }
 
@@ -345,13 +346,8 @@ impl Borrowed {
 
 impl Drop for Borrowed {
     fn drop(&mut self) {
-        held(&self.connections.pool(self.purpose).idle).extend(self.connection.take());
+        self.connections.pool(self.purpose).idle.lock().extend(self.connection.take());
     }
-}
-
-/// Nothing is left half done under these mutexes, so a poisoned one is as good as any.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

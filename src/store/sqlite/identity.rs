@@ -15,9 +15,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
 use super::errors;
@@ -325,9 +325,8 @@ impl Identity {
         self.lock().as_ref().and_then(|lock| lock.names().ok()).unwrap_or(1)
     }
 
-    /// No panic leaves a half-made change under this mutex, so a poisoned one can be used.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<FileLock>> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Option<FileLock>> {
+        self.lock.lock()
     }
 }
 

@@ -11,10 +11,11 @@ use std::fs;
 use std::future::pending;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::connections::Connections;
@@ -97,7 +98,7 @@ impl SqliteInspect {
         &self,
         job: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Opened { connections, frozen } = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Opened { connections, frozen } = self.opened.lock().clone();
         let found = connections.read(job).await?;
         let Some(stamp) = frozen else { return found };
         let path = self.path.clone();
@@ -109,7 +110,7 @@ impl SqliteInspect {
         match errors::opening(&location, look).await {
             Ok(None) => found,
             Ok(Some((anew, _))) => {
-                *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = anew;
+                *self.opened.lock() = anew;
                 Err(StoreError::Unavailable("a server has begun to write meanwhile".into()))
             }
             Err(error) => Err(StoreError::Unavailable(error.into())),

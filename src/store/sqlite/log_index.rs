@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::identity::Inode;
 use super::log;
@@ -65,7 +66,7 @@ impl LogIndex {
     /// that cannot be looked at is not judged.
     pub(super) fn is_cut(&self) -> bool {
         let Some(frames) = self.frames() else { return false };
-        let before = held(&self.before).replace(frames);
+        let before = self.before.lock().replace(frames);
         let before = before.filter(|before| before.salts == frames.salts && before.count <= frames.count);
         let has_last = |before: Frames| self.has(&before, before.count.saturating_sub(1));
         [self.reaches(&frames), before.map_or(Ok(true), has_last)]
@@ -88,11 +89,11 @@ impl LogIndex {
         for _look in 0..LOOKS_MAX {
             let Some(frames) = self.frames() else { return false };
             let walked =
-                held(&self.walked).filter(|walked| walked.salts == frames.salts && walked.count <= frames.count);
+                self.walked.lock().filter(|walked| walked.salts == frames.salts && walked.count <= frames.count);
             let first = walked.map_or(0, |walked| walked.count.saturating_sub(1));
             let Ok(has_all) = self.has(&frames, first) else { return false };
             if has_all {
-                *held(&self.walked) = Some(frames);
+                *self.walked.lock() = Some(frames);
                 return false;
             }
             // Who begins the log anew, or empties it, says so in the index before.
@@ -124,11 +125,6 @@ impl LogIndex {
         }
         None
     }
-}
-
-/// No panic leaves a half-made change under these.
-fn held(frames: &Mutex<Option<Frames>>) -> MutexGuard<'_, Option<Frames>> {
-    frames.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Frames {

@@ -1,9 +1,10 @@
 //! The steady clock and the uptime of an embedded store: one process has the data, so it knows all interruptions itself. A
 //! restart, however short, gives each lease one whole ttl. Of the steady clock the row of `uptime` keeps what a restart needs.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Transaction;
 
 use super::rows::execute;
@@ -161,7 +162,7 @@ impl UptimeClock {
 
     /// The clock is read while this is held, so that no time is before one that was told earlier.
     fn held(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The connections that the baseline's callers share, each with its statements prepared, and the transitions over one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use runledger_postgres::Connector;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
@@ -91,19 +92,14 @@ impl Lender {
     pub(super) async fn write(&self, run_id: &str, write: Write<'_>) -> Result<(), BenchError> {
         let (session, turn) = self.lend().await;
         session.write(run_id, write).await?;
-        self.free().push(session);
+        self.free.lock().push(session);
         drop(turn);
         Ok(())
     }
 
     async fn lend(&self) -> (Session, SemaphorePermit<'_>) {
         let turn = self.turns.acquire().await.expect("it is never closed");
-        (self.free().pop().expect("as many as there are turns"), turn)
-    }
-
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        (self.free.lock().pop().expect("as many as there are turns"), turn)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The cost of keeping many runs alive.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +68,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
             let request =
                 HeartbeatRunRequest { run_id: runs.run_id(run), lease_epoch, ..HeartbeatRunRequest::default() };
             client.heartbeat_run(request).await.map_err(BenchError::call("HeartbeatRun"))?;
-            delays.lock().unwrap_or_else(PoisonError::into_inner).record(sent.elapsed());
+            delays.lock().record(sent.elapsed());
             Ok(())
         }
     };
@@ -87,7 +88,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
             ("server_kib", after.resident_kib.into()),
         ]);
     }
-    let delays = delays.lock().unwrap_or_else(PoisonError::into_inner).summary();
+    let delays = delays.lock().summary();
     let every = Duration::from_secs(plan.every.into());
     Ok(Report {
         bench: "leases heartbeats",

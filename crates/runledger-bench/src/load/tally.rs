@@ -4,10 +4,11 @@
 //! or the load would measure itself.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::delays::Delays;
@@ -125,7 +126,7 @@ impl Totals {
     /// The sum once every caller has handed in its notes, and the measured time: less than was planned, when the phase
     /// was ended early.
     pub(crate) fn sum(&self) -> (Sum, Duration) {
-        let sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sum = self.sum.lock().clone();
         (sum, Instant::now().min(self.measured.end).saturating_duration_since(self.measured.start))
     }
 }
@@ -174,7 +175,7 @@ impl Tally {
 
     /// Adds the notes to the totals. Must be called at the end.
     pub(crate) fn hand_in(&mut self) {
-        let mut sum = self.totals.sum.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = self.totals.sum.lock();
         for (delays, kept) in sum.delays.iter_mut().zip(&mut self.kept) {
             kept.drain(..).for_each(|micros| delays.record_micros(micros.into()));
         }

@@ -1,10 +1,11 @@
 //! The delay from a commit to those who watch.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -200,7 +201,7 @@ impl Load {
             (Rpc::Runs, Some(run)) => (run, self.runs.complete(run).await?),
             (Rpc::Runs, None) => {
                 let written = self.runs.start(number).await?;
-                self.running().push_back(number);
+                self.running.lock().push_back(number);
                 (number, written)
             }
         };
@@ -211,7 +212,7 @@ impl Load {
     /// Completes what still runs.
     async fn end(&self) -> Result<(), BenchError> {
         let open: Vec<u64> = match self.of {
-            Rpc::Runs => self.running().drain(..).collect(),
+            Rpc::Runs => self.running.lock().drain(..).collect(),
             Rpc::Run => (0..self.watched).collect(),
         };
         let complete = |number: u64| {
@@ -226,11 +227,6 @@ impl Load {
     }
 
     fn next_running(&self) -> Option<u64> {
-        self.running().pop_front()
-    }
-
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
-    fn running(&self) -> std::sync::MutexGuard<'_, VecDeque<u64>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock().pop_front()
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -58,7 +58,7 @@ impl Matching {
 
     /// A call was answered.
     pub(super) fn wrote(&self, run: u64, written: Written) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let place = (run, written.revision);
         if self.is_measured(&written) {
             state.measured.call.record(written.answered - written.sent);
@@ -79,7 +79,7 @@ impl Matching {
 
     /// A frame came.
     pub(super) fn saw(&self, run: u64, revision: u64, seen: Instant) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { written, early, measured } = &mut *state;
         let place = (run, revision);
         match written.get_mut(&place) {
@@ -120,18 +120,13 @@ impl Matching {
 
     /// Frames that have not come, and frames that nobody wrote.
     pub(super) fn left(&self) -> (u64, u64) {
-        let state = self.state();
+        let state = self.state.lock();
         let missing = state.written.values().map(|(_, unseen)| *unseen as u64).sum();
         (missing, state.early.values().map(|seen| seen.len() as u64).sum())
     }
 
     pub(super) fn with_measured<T>(&self, read: impl FnOnce(&Measured) -> T) -> T {
-        read(&self.state().measured)
-    }
-
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        read(&self.state.lock().measured)
     }
 }
 

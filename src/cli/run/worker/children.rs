@@ -5,8 +5,8 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 static OWN: Mutex<Option<HashSet<u32>>> = Mutex::new(None);
 
 fn own() -> MutexGuard<'static, Option<HashSet<u32>>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+    OWN.lock()
 }
 
 /// Starts a child whose end the caller takes. The lock is held until its id is known, so that it is at no moment taken

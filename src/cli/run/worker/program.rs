@@ -7,10 +7,11 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use runledger_client::worker::Job;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _, BufReader};
@@ -150,7 +151,7 @@ impl Program {
             self.unread.cancel();
             let _open = timeout(STREAMS_WAIT_MAX, streams).await;
         }
-        let last = held(&self.last);
+        let last = self.last.lock();
         let words = last.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
         let from = words.ceil_char_boundary(words.len().saturating_sub(LAST_BYTES_MAX));
         Said { last: words[from..].to_owned(), completed: self.completed.load(Ordering::Acquire) }
@@ -167,11 +168,6 @@ pub(super) struct Said {
 
 /// The last lines of a stream.
 type Last = Arc<Mutex<VecDeque<String>>>;
-
-/// Locks the lines. No change to them is ever half done, so that a poisoned lock is as good as any.
-fn held(last: &Last) -> MutexGuard<'_, VecDeque<String>> {
-    last.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Reads a stream line by line; a very long line, in pieces.
 struct Lines<R> {
@@ -249,7 +245,7 @@ async fn pass_errors_on(stream: impl AsyncRead + Unpin, last: Last) {
     let (mut lines, mut err) = (Lines::of(stream), tokio::io::stderr());
     while let Some(line) = lines.next().await {
         {
-            let mut last = held(&last);
+            let mut last = last.lock();
             if last.len() == LAST_LINES_MAX {
                 last.pop_front();
             }

@@ -4,10 +4,11 @@
 //! whose hints did not hold writes nothing. No answer is ever given from here alone.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
@@ -178,9 +179,9 @@ impl Hints {
         self.namespaces.forget();
         self.lifecycles.forget();
         for end in &self.shards {
-            *held(end) = None;
+            *end.lock() = None;
         }
-        *held(&self.clock) = None;
+        *self.clock.lock() = None;
     }
 
     /// The bytes of runs that are remembered, and how many may be.
@@ -204,14 +205,14 @@ impl Hints {
         steady: Steady,
     ) -> Option<Hinted> {
         let end = {
-            let mut end = held(&self.shards[usize::from(shard.0)]);
+            let mut end = self.shards[usize::from(shard.0)].lock();
             let end = end.as_mut()?;
             if !end.place.allows() {
                 return None;
             }
             end.clone()
         };
-        let told = (*held(&self.clock))?;
+        let told = (*self.clock.lock())?;
         let age = told.received.elapsed();
         if age > CLOCK_AGE_MAX {
             return None;
@@ -233,7 +234,7 @@ impl Hints {
     /// The runs of the commands as this process left them: none where a run is not remembered, unless its command
     /// starts it, or where the runs had changed of late.
     pub(in crate::store::postgres) fn runs(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Vec<Arc<Run>>> {
-        let allows = held(&self.shards[usize::from(shard.0)]).as_mut()?.runs.allows();
+        let allows = self.shards[usize::from(shard.0)].lock().as_mut()?.runs.allows();
         if allows { self.all_runs(commands) } else { None }
     }
 
@@ -255,12 +256,12 @@ impl Hints {
     fn elsewhere(&self, shard: Shard, now: Time) -> Option<Time> {
         let others = self.shards.iter().enumerate().filter(|(other, _)| *other != usize::from(shard.0));
         let of_present = |at: &Time| at.since(now) <= PRESENT_MICROS;
-        others.filter_map(|(_, end)| held(end).as_ref().map(|end| end.at)).filter(of_present).max()
+        others.filter_map(|(_, end)| end.lock().as_ref().map(|end| end.at)).filter(of_present).max()
     }
 
     /// Notes that a hint was wrong: somebody else commits to the shard, or to others, or changes its runs.
     pub(in crate::store::postgres) fn was_wrong(&self, shard: Shard) {
-        if let Some(end) = held(&self.shards[usize::from(shard.0)]).as_mut() {
+        if let Some(end) = self.shards[usize::from(shard.0)].lock().as_mut() {
             end.place.wrong();
         }
     }
@@ -270,7 +271,7 @@ impl Hints {
         for command in commands {
             self.runs.remove(&command.key);
         }
-        if let Some(end) = held(&self.shards[usize::from(shard.0)]).as_mut() {
+        if let Some(end) = self.shards[usize::from(shard.0)].lock().as_mut() {
             end.runs.wrong();
         }
     }
@@ -279,7 +280,7 @@ impl Hints {
     /// the time since.
     pub(in crate::store::postgres) fn clock(&self, now: Time) {
         let told = Told { now, received: Instant::now() };
-        let mut clock = held(&self.clock);
+        let mut clock = self.clock.lock();
         if !clock.is_some_and(|before| before.is_better_than(told)) {
             *clock = Some(told);
         }
@@ -309,7 +310,7 @@ impl Hints {
             }
         }
         let Some(last) = decided.events.last() else { return };
-        let mut end = held(&self.shards[usize::from(shard.0)]);
+        let mut end = self.shards[usize::from(shard.0)].lock();
         let (mut place, mut runs) = end.as_ref().map_or((BackOff::FIRST, BackOff::NONE), |end| (end.place, end.runs));
         match rested_on {
             RestedOn::All => {
@@ -325,7 +326,7 @@ impl Hints {
 
     /// Notes an optimistic commit that may still be applied.
     pub(in crate::store::postgres) fn is_sent(&self, commit_id: Uuid, decided_at: Time) {
-        let mut sent = held(&self.sent);
+        let mut sent = self.sent.lock();
         // A commit that nobody has settled for so long is dropped.
         sent.retain(|_, at| decided_at.micros() - at.micros() < SENT_MICROS_MAX);
         sent.insert(commit_id, decided_at);
@@ -333,17 +334,12 @@ impl Hints {
 
     /// The time at which a commit was decided, if it was optimistic and its outcome is not known.
     pub(in crate::store::postgres) fn sent(&self, commit_id: Uuid) -> Option<Time> {
-        held(&self.sent).get(&commit_id).copied()
+        self.sent.lock().get(&commit_id).copied()
     }
 
     pub(in crate::store::postgres) fn is_settled(&self, commit_id: Uuid) {
-        held(&self.sent).remove(&commit_id);
+        self.sent.lock().remove(&commit_id);
     }
-}
-
-/// No panic leaves a half-made change under these mutexes, so a poisoned one can be used.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

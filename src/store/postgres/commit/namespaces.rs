@@ -2,7 +2,9 @@
 //! a read; the statement that writes looks under the head whether they are still there and without a quota.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::domain::sides::namespaces::wanted;
 use crate::domain::{Command, Namespace, NamespaceRow};
@@ -20,7 +22,7 @@ impl HintedNamespaces {
         if rows.is_empty() {
             return;
         }
-        let mut known = self.known();
+        let mut known = self.0.lock();
         for row in rows {
             if row.active_runs.is_some() || row.stored_bytes.is_some() {
                 known.remove(&row.name);
@@ -37,7 +39,7 @@ impl HintedNamespaces {
     pub(in crate::store::postgres) fn were_wrong(&self, commands: &[Arc<Command>]) {
         let mut named = commands.iter().filter_map(|command| wanted(command)).peekable();
         if named.peek().is_some() {
-            let mut known = self.known();
+            let mut known = self.0.lock();
             for namespace in named {
                 known.remove(namespace);
             }
@@ -45,7 +47,7 @@ impl HintedNamespaces {
     }
 
     pub(super) fn forget(&self) {
-        self.known().clear();
+        self.0.lock().clear();
     }
 
     /// The namespaces in which these commands may create runs; none where one is not remembered.
@@ -56,12 +58,7 @@ impl HintedNamespaces {
             return Some(Vec::new());
         }
         let named: HashSet<&Namespace> = named.collect();
-        let known = self.known();
+        let known = self.0.lock();
         named.into_iter().map(|name| known.contains(name).then(|| NamespaceRow::without_quotas(name.clone()))).collect()
-    }
-
-    /// A poisoned lock guards plain data that is valid after every statement: it is used on.
-    fn known(&self) -> MutexGuard<'_, HashSet<Namespace>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use deadpool::managed::{self, Metrics, RecycleResult};
 use deadpool_postgres::{ClientWrapper, Connect, Manager, ManagerConfig, RecyclingMethod};
+use parking_lot::Mutex;
 use runledger_postgres::{Connected, Connector};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, Error, Statement};
@@ -102,12 +102,12 @@ struct Kept {
 impl Connection {
     /// The statement of a text, prepared now unless it is kept.
     pub(in crate::store::postgres) async fn prepare_cached(&self, text: &str) -> Result<Statement, Error> {
-        if let Some(statement) = self.statements().find(text) {
+        if let Some(statement) = self.statements.lock().find(text) {
             return Ok(statement);
         }
-        self.statements().unfinished += 1;
+        self.statements.lock().unfinished += 1;
         let prepared = self.client.prepare(text).await;
-        let mut statements = self.statements();
+        let mut statements = self.statements.lock();
         statements.unfinished -= 1;
         let statement = prepared?;
         statements.keep(text, statement.clone());
@@ -121,12 +121,7 @@ impl Connection {
 
     /// Whether there are too many statements on the server that nobody can close.
     pub(super) fn is_littered(&self) -> bool {
-        self.statements().unfinished >= UNFINISHED_MAX
-    }
-
-    /// No panic leaves a half-made change under the mutex, so a poisoned one can be used.
-    fn statements(&self) -> MutexGuard<'_, Statements> {
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+        self.statements.lock().unfinished >= UNFINISHED_MAX
     }
 }
 
