@@ -8,10 +8,11 @@ mod credential;
 mod denied;
 mod sessions;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use http::HeaderMap;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::credential::{Credential, Shown};
@@ -161,7 +162,7 @@ impl Gate {
         if let Some(checked) = &self.0 {
             checked.trusted.store(Arc::new(trusted));
             let trusted = checked.trusted.load();
-            sessions::held(&checked.sessions).end_denied(|session| {
+            checked.sessions.lock().end_denied(|session| {
                 let known = checked.known_by(&trusted, &session.credential)?;
                 checked.is_good_beside(&trusted, session.beside.as_ref())?;
                 if known.expires_at != session.expires_at {
@@ -183,7 +184,7 @@ impl Gate {
     pub fn end_expired(&self) {
         if let Some(checked) = &self.0 {
             let now = checked.clock.now();
-            sessions::held(&checked.sessions).end_denied(|session| match session.expires_at {
+            checked.sessions.lock().end_denied(|session| match session.expires_at {
                 Some(end) if end.plus_ms(SKEW_MS) <= now => Err(BadCredential::Expired.into()),
                 Some(_) | None => Ok(()),
             });
@@ -262,7 +263,7 @@ impl Checked {
         admitted.ends_at = ends_at;
         if asked.lasts {
             let session = Arc::new(Session::new((credential, beside), access, names, (expires_at, admitted.allowed())));
-            sessions::held(&self.sessions).add(&session);
+            self.sessions.lock().add(&session);
             // New rules may have come before the session was there to be told.
             let trusted = self.trusted.load();
             let known = self.known_by(&trusted, &session.credential)?;

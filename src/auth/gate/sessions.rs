@@ -1,6 +1,6 @@
 //! Calls that last, and what lets them: when new rules come, those end that they no longer let in.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio_util::sync::CancellationToken;
 
@@ -87,9 +87,4 @@ impl Sessions {
             }
         }
     }
-}
-
-/// No panic leaves a half-made change under the mutex, so a poisoned one can be used.
-pub(super) fn held(sessions: &Mutex<Sessions>) -> MutexGuard<'_, Sessions> {
-    sessions.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
 use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
 
 use crate::share::{CallerKey, Party};
 
@@ -86,7 +87,7 @@ impl<C: Clock + Clone> CallersLimited<C> {
             }
         }
         let Some(open_max) = self.open_max else { return Ok(None) };
-        let mut open = held(&self.open);
+        let mut open = self.open.lock();
         if caller.parties().any(|party| open.get(&party).is_some_and(|open| *open >= open_max)) {
             return Err(TooMany { limit: "open_calls", wait: OPEN_RETRY });
         }
@@ -115,7 +116,7 @@ pub(super) struct OpenCall {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        let mut open = held(&self.open);
+        let mut open = self.open.lock();
         for party in self.caller.parties() {
             if let Some(calls) = open.get_mut(&party) {
                 *calls -= 1;
@@ -125,11 +126,6 @@ impl Drop for OpenCall {
             }
         }
     }
-}
-
-/// No panic leaves a half-made change under the mutex, so a poisoned one can be used.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -182,6 +178,6 @@ mod tests {
         clock.advance(Duration::from_secs(2));
         limits.tidy();
         assert_eq!(limits.rates.as_ref().map(RateLimiter::len), Some(0));
-        assert!(held(&limits.open).is_empty());
+        assert!(limits.open.lock().is_empty());
     }
 }

@@ -5,11 +5,12 @@
 //! share, so that none is refused because of another one's calls.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderMap;
+use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::wire::{problem, uncounted};
@@ -109,7 +110,7 @@ impl LoadShed {
     /// The headers of a refusal, made once for many.
     pub(super) fn refusal(&self) -> Arc<HeaderMap> {
         let nth = usize::try_from(self.refused() % SPREAD.len() as u64).expect("less than a length");
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)[nth].clone()
+        self.refusals.lock()[nth].clone()
     }
 
     /// Follows the rate at which calls are answered. Never ends by itself.
@@ -153,7 +154,7 @@ impl LoadShed {
         self.calls_max.store(calls_max, Ordering::Relaxed);
         let wait_ms = calls as f64 / rate.max(1.0) * 1_000.0;
         let spread = SPREAD.map(|part| refusal(Duration::from_millis((wait_ms * part) as u64).min(RETRY_MAX)));
-        *self.refusals.lock().unwrap_or_else(PoisonError::into_inner) = spread;
+        *self.refusals.lock() = spread;
     }
 }
 

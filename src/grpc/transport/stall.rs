@@ -2,13 +2,14 @@
 //! peer without a bound: so each stream's task is looked at whenever it waits.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::rt::Executor;
 use hyper_util::rt::TokioExecutor;
+use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 
@@ -50,14 +51,14 @@ impl StreamTasks {
     /// Begins a stream.
     pub(super) fn begin(&self) -> Arc<Sending> {
         let sending = Arc::new(Sending::default());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sending.clone());
+        *self.0.lock() = Some(sending.clone());
         sending
     }
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamTasks {
     fn execute(&self, task: F) {
-        let sending = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sending = self.0.lock().take();
         let watched = StallGuard { task, sending: sending.unwrap_or_default(), stalled: None };
         TokioExecutor::new().execute(watched);
     }

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use governor::clock::DefaultClock;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
@@ -121,7 +122,7 @@ impl Totals {
     /// Counts a connection until it is [removed](Totals::remove).
     pub(super) fn add(&self, peer: &Arc<Peer>) {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        let mut peers = self.peers();
+        let mut peers = self.peers.lock();
         // Places of connections that have gone are used again, so that the list does not grow without need.
         match peers.iter_mut().find(|place| place.strong_count() == 0) {
             Some(place) => *place = Arc::downgrade(peer),
@@ -284,7 +285,7 @@ impl Totals {
         if now < before + CUT_INTERVAL_MS || self.looked_at_ms.swap(now, Ordering::Relaxed) != before {
             return;
         }
-        let peers: Vec<Arc<Peer>> = self.peers().iter().filter_map(Weak::upgrade).collect();
+        let peers: Vec<Arc<Peer>> = self.peers.lock().iter().filter_map(Weak::upgrade).collect();
         let leaving: usize = peers.iter().filter(|peer| peer.is_cut()).map(|peer| peer.untaken_bytes()).sum();
         if self.unsent_bytes().saturating_sub(leaving) <= UNSENT_BYTES_MAX {
             return;
@@ -299,9 +300,5 @@ impl Totals {
             }
             peer.cut();
         }
-    }
-
-    fn peers(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Peer>>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
