@@ -23,7 +23,7 @@ pub trait Needs {
     fn scope(self) -> Scope;
 
     /// Whether a role allows it, in the namespaces for which it was granted.
-    fn is_allowed_to(self, role: Role) -> bool;
+    fn admits(self, role: Role) -> bool;
 
     /// The access as a refusal names it.
     fn name(self) -> &'static str;
@@ -42,7 +42,7 @@ impl Needs for Access {
         }
     }
 
-    fn is_allowed_to(self, role: Role) -> bool {
+    fn admits(self, role: Role) -> bool {
         match self {
             Self::Open | Self::Identify => true,
             Self::Read | Self::Know => match role {

@@ -60,7 +60,7 @@ impl Grant {
     }
 
     fn allows(&self, access: Access) -> bool {
-        self.roles.iter().any(|role| access.is_allowed_to(*role))
+        self.roles.iter().any(|role| access.admits(*role))
     }
 
     /// Whether one of the roles is an operator's.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use prost_reflect::prost_types::MethodOptions;
 use prost_reflect::prost_types::method_options::IdempotencyLevel;
 use prost_reflect::prost_types::source_code_info::Location;
 use prost_reflect::{DescriptorPool, EnumDescriptor, FileDescriptor, Kind, MethodDescriptor, ReflectMessage as _};
@@ -39,7 +40,9 @@ pub(super) fn source(pool: &DescriptorPool) -> Result<String, String> {
     let mut by_length = BTreeMap::<usize, String>::new();
     for (index, method) in methods.iter().enumerate() {
         let said = rules_of(method)?;
-        is_sound(method, &said).map_err(|why| format!("{}: {why}", method.full_name()))?;
+        if let Some(fault) = fault_of(method, &said) {
+            return Err(format!("{}: {fault}", method.full_name()));
+        }
         let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
         let fields: Vec<_> = said.iter().map(|(field, value)| format!("{field}: {value}")).collect();
         put!(rows, "    Method {{ path: \"{path}\", number: {index}, {} }},", fields.join(", "));
@@ -80,23 +83,26 @@ fn rules_of(method: &MethodDescriptor) -> Result<Rules, String> {
     said.collect()
 }
 
-/// Whether what a method says of itself is true of its form.
-fn is_sound(method: &MethodDescriptor, said: &Rules) -> Result<(), &'static str> {
-    let level = method.options().transcode_to().unwrap_or_default();
-    let level: prost_reflect::prost_types::MethodOptions = level;
-    let is_known = level.idempotency_level() != IdempotencyLevel::IdempotencyUnknown;
-    let is_read = level.idempotency_level() == IdempotencyLevel::NoSideEffects;
-    let resends = |how: &str| said["resend"] == format!("Resend::{how}");
+/// What a method says of itself that is not true of its form.
+fn fault_of(method: &MethodDescriptor, said: &Rules) -> Option<&'static str> {
+    let options: MethodOptions = method.options().transcode_to().unwrap_or_default();
+    let level = options.idempotency_level();
     let has_id = method.input().get_field_by_name("request_id").is_some();
-    let is_watch = said["kind"] == "Kind::Watch";
-    match () {
-        () if method.is_client_streaming() => Err("its request is a stream, and the server reads one message"),
-        () if method.is_server_streaming() != is_watch => Err("a stream of answers, and nothing else, is a KIND_WATCH"),
-        () if has_id != resends("ByRequestId") => Err("it is RESEND_BY_REQUEST_ID if its request has a `request_id`"),
-        () if is_read && !resends("Always") => Err("without side effects, it is RESEND_ALWAYS"),
-        () if resends("Always") && !is_known => Err("as RESEND_ALWAYS, it has an `idempotency_level`"),
-        () => Ok(()),
-    }
+    let is_paged = method.output().get_field_by_name("next_page_token").is_some();
+    let is = |kind: &str| said["kind"] == format!("Kind::{kind}");
+    let resends = |how: &str| said["resend"] == format!("Resend::{how}");
+    let faults = [
+        (method.is_client_streaming(), "its request is a stream, and the server reads one message"),
+        (method.is_server_streaming() != is("Watch"), "a stream of answers, and nothing else, is a KIND_WATCH"),
+        (is_paged && !is("Page"), "an answer with a `next_page_token` is of a KIND_PAGE"),
+        (has_id != resends("ByRequestId"), "it is RESEND_BY_REQUEST_ID if its request has a `request_id`"),
+        (level == IdempotencyLevel::NoSideEffects && !resends("Always"), "without side effects, it is RESEND_ALWAYS"),
+        (
+            level == IdempotencyLevel::IdempotencyUnknown && resends("Always"),
+            "as RESEND_ALWAYS, it has an `idempotency_level`",
+        ),
+    ];
+    faults.iter().find(|(is_fault, _)| *is_fault).map(|(_, fault)| *fault)
 }
 
 /// What a request is sent to, and what answers it.
