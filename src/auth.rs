@@ -12,13 +12,15 @@ pub mod token;
 mod access;
 mod grant;
 mod names;
+mod role;
 mod template;
 mod trusted;
 
 pub use self::access::{Access, Needs, Scope};
 pub use self::gate::{Gate, Kinds};
-pub use self::grant::{Allowed, Grant, Grants, Lacking, Role};
+pub use self::grant::{Allowed, Grant, Grants, Lacking};
 pub use self::names::agent as named_agent;
+pub use self::role::Role;
 pub use self::trusted::Trusted;
 use crate::domain::{Agents, Namespace, Pattern, Principal};
 

@@ -5,7 +5,8 @@ mod issuers;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use self::issuers::{IssuerEntry, issuer};
-use super::rules::{CertificateRule, GrantTemplate, Rules, TokenRule, is_name};
+use super::grant::is_name;
+use super::rules::{CertificateRule, GrantTemplate, Rules, TokenRule};
 use super::template::Template;
 use super::token::TokenHash;
 use super::{Grant, Grants, Role};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::grant::is_name;
 use super::jwt::{Issuer, Proof};
 use super::template::{Template, claim};
 use super::token::TokenHash;
@@ -98,11 +99,6 @@ pub struct Known {
     pub grants: Grants,
     /// The time from which on the credential is no longer taken.
     pub expires_at: Option<Time>,
-}
-
-/// Whether a text can be shown and kept as a name.
-pub(super) fn is_name(text: &str, bytes_max: usize) -> bool {
-    (1..=bytes_max).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
 /// The rules of an access file.

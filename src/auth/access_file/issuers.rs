@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{Place, RawGrant};
+use crate::auth::grant::is_name;
 use crate::auth::jwks::{KeySource, KeyUrl, Trust};
 use crate::auth::jwt::{AUDIENCE, Issuer, SERVICE_ACCOUNT};
-use crate::auth::rules::{IssuerRule, SubjectRule, TOKEN_ISSUER, is_name};
+use crate::auth::rules::{IssuerRule, SubjectRule, TOKEN_ISSUER};
 use crate::domain::Pattern;
 use crate::domain::limits::ISSUER_BYTES_MAX;
 use crate::telemetry::chain;
