@@ -1,9 +1,9 @@
 //! Generates the server's side of `runledger.v1` from the descriptors that the crate of the messages compiles.
-use std::path::Path;
+use std::path::PathBuf;
 
 use prost::Message as _;
 use prost_types::field_descriptor_proto::Type;
-use prost_types::{FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto};
+use prost_types::{FieldDescriptorProto, FileDescriptorSet, MethodDescriptorProto, ServiceDescriptorProto};
 
 const PACKAGE: &str = "runledger.v1";
 /// The messages that many callers get alike.
@@ -15,6 +15,9 @@ const ANSWERED: [(&str, &str); 3] = [
     ("NamespaceService", "self.open(request)?"),
 ];
 
+/// The calls that change a run and are answered by hand: the authority does more for them than for the others.
+const BY_HAND: [&str; 4] = ["StartRun", "UpdateRun", "RedactRun", "ClaimNextRun"];
+
 #[expect(clippy::disallowed_methods, reason = "cargo says where to in the environment; config is the server's")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=migrations");
@@ -23,7 +26,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = FileDescriptorSet::decode(std::fs::read(descriptor)?.as_slice())?;
     let services = files.file.iter().filter(|file| file.package() == PACKAGE).flat_map(|file| &file.service);
     let handlers: String = services.map(handlers).collect();
-    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("handlers.rs"), handlers)?;
+    let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("handlers.rs"), handlers)?;
+    std::fs::write(out.join("mutations.rs"), mutations(&files))?;
     let mut generator =
         tonic_prost_build::configure().codec_path("crate::wire::codec::Codec").build_client(false).bytes(".");
     for name in unshared(&files) {
@@ -88,6 +93,36 @@ fn handler(method: &MethodDescriptorProto, opened: &str) -> String {
     let stream = format!("{}Stream", method.name());
     let handler = written(&format!("Self::{stream}"), "peer", &format!("shared::{name}(authority, call, peer)"));
     format!("    type {stream} = shared::Frames<served::{answer}>;\n{handler}")
+}
+
+/// What the authority answers to the calls that change a run, which are those with a `request_id`: the command of
+/// `wire::request` is committed, and the answer has what its message has a field for.
+fn mutations(files: &FileDescriptorSet) -> String {
+    let files = || files.file.iter().filter(|file| file.package() == PACKAGE);
+    let fields = |message: &str| -> Vec<&str> {
+        let messages = files().flat_map(|file| &file.message_type);
+        let found = messages.filter(|found| message.strip_prefix(&format!(".{PACKAGE}.")) == Some(found.name()));
+        found.flat_map(|found| &found.field).map(FieldDescriptorProto::name).collect()
+    };
+    let methods = files().flat_map(|file| &file.service).flat_map(|service| &service.method);
+    let changes = |method: &&MethodDescriptorProto| fields(method.input_type()).contains(&"request_id");
+    let methods = methods.filter(changes).filter(|method| !BY_HAND.contains(&method.name()));
+    let written = methods.map(|method| {
+        let (name, method, answered) = (snake(method.name()), method.name(), fields(method.output_type()).join(", "));
+        format!(
+            "    /// Answers a `{method}`.
+    ///
+    /// # Errors
+    ///
+    /// The command was not applied, or nobody knows.
+    pub async fn {name}(&self, call: Call<v1::{method}Request>) -> Result<v1::{method}Response, Problem> {{
+        let command = |message, caller: &_, _| request::{name}(message, caller);
+        let Mutated {{ {answered}, .. }} = self.mutate(call, true, command).await?;
+        Ok(v1::{method}Response {{ {answered} }})
+    }}\n\n"
+        )
+    });
+    format!("impl Authority {{\n{}}}\n", written.collect::<Vec<_>>().concat())
 }
 
 /// `StartRun` as `start_run`.

@@ -21,38 +21,8 @@ struct Mutated {
     values_redacted: Option<u64>,
 }
 
-/// A mutation that names its run, and whose answer says whether the run is to be aborted.
-macro_rules! of_its_holder {
-    ($($call:ident: $request:ident -> $response:ident;)*) => {$(
-        #[doc = concat!("Answers a `", stringify!($request), "`.")]
-        ///
-        /// # Errors
-        ///
-        /// The command was not applied, or nobody knows.
-        pub async fn $call(&self, call: Call<v1::$request>) -> Result<v1::$response, Problem> {
-            let command = |message, caller: &_, _| request::$call(message, caller);
-            let Mutated { run, disposition, current_revision, abort_requested, .. } =
-                self.mutate(call, true, command).await?;
-            Ok(v1::$response { run, disposition, current_revision, abort_requested })
-        }
-    )*};
-}
-
-/// A mutation that names its run.
-macro_rules! of_anybody {
-    ($($call:ident: $request:ident -> $response:ident;)*) => {$(
-        #[doc = concat!("Answers a `", stringify!($request), "`.")]
-        ///
-        /// # Errors
-        ///
-        /// The command was not applied, or nobody knows.
-        pub async fn $call(&self, call: Call<v1::$request>) -> Result<v1::$response, Problem> {
-            let command = |message, caller: &_, _| request::$call(message, caller);
-            let Mutated { run, disposition, current_revision, .. } = self.mutate(call, true, command).await?;
-            Ok(v1::$response { run, disposition, current_revision })
-        }
-    )*};
-}
+// Those that need no more than their command, a function of `wire::request` with the name of the call.
+include!(concat!(env!("OUT_DIR"), "/mutations.rs"));
 
 impl Authority {
     /// Answers a `StartRun`.
@@ -85,22 +55,6 @@ impl Authority {
             self.renewals.renew_soon(caller, key, renewal);
         }
         Ok(v1::UpdateRunResponse { run, disposition, current_revision, abort_requested })
-    }
-
-    of_its_holder! {
-        complete_run: CompleteRunRequest -> CompleteRunResponse;
-        fail_run: FailRunRequest -> FailRunResponse;
-    }
-
-    of_anybody! {
-        abort_run: AbortRunRequest -> AbortRunResponse;
-        claim_run: ClaimRunRequest -> ClaimRunResponse;
-        release_run: ReleaseRunRequest -> ReleaseRunResponse;
-        request_abort: RequestAbortRequest -> RequestAbortResponse;
-        suspend_run: SuspendRunRequest -> SuspendRunResponse;
-        resume_run: ResumeRunRequest -> ResumeRunResponse;
-        archive_run: ArchiveRunRequest -> ArchiveRunResponse;
-        restore_run: RestoreRunRequest -> RestoreRunResponse;
     }
 
     /// Answers a `RedactRun`. Whoever watches through this process after the answer is shown no more of what was taken out.
