@@ -1,9 +1,14 @@
 //! The rules. Pure: no async, no clock, no ids drawn, no store; times, ids and principals come in as arguments.
 //!
 //! [`decide`](decide::decide) decides a command on a run, [`evolve`](evolve::evolve) folds an event into it, and
-//! [`batch`] applies both to the commands of one commit. The rules of the contract stand here, so they are tested
-//! without a database and both stores share them to the letter. Statements that find, renew or count rows say some of
-//! them again, in SQL: the crate's own comment names these.
+//! [`batch`] applies both to the commands of one commit.
+//!
+//! Invariant: a run is the fold of its events, and its row in the table `runs` is a cache of that fold. Every
+//! transition is decided in `decide` and folded in `evolve`, so the rules are tested without a database, and both
+//! stores share them to the letter. A renewal of a lease is no transition: [`renewal`] says when it is made.
+//!
+//! Statements of the stores that find, renew or count rows say some of the rules again, in SQL: which lease is over and
+//! may be renewed, which runs count for `max_running`, and which runs match a filter.
 
 pub mod ask;
 pub mod batch;

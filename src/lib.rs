@@ -21,9 +21,6 @@
 //!
 //! # Invariants
 //!
-//! - A run is the fold of its events; the `runs` row is a cached fold. Every transition is decided in
-//!   [`domain::decide`] and folded in [`domain::evolve`], so the rules are tested without a database and both stores
-//!   share them to the letter. A renewal is no transition: [`domain::renewal`] says when it is made.
 //! - A commit writes the log of exactly one shard, and takes the shard's head first. So in each shard positions are
 //!   dense and in commit order: a reader that has seen position p has seen all before p. Renewals, stamps and tidying
 //!   are transactions of their own, which write no event and on Postgres take no head. On SQLite the one writer
@@ -49,12 +46,8 @@
 //! - On SQLite the ledger is one file with one name, its log, and the log's index, which has the locks. When a name comes to mean
 //!   another file, the outcome of open commits stays unknown, no more commits are acknowledged, and the service stops. So it does
 //!   when the file or the log is cut: no commit is written behind a log's end, and no log with a hole into the file.
-//! - A run at rest has no row in `leases`, and one in `suspended`; a commit that ends the run or lets it go on deletes
-//!   it. What a suspension says is in the run; the row has what lists and claims look for.
 //! - A replica whose release the database has outgrown (`min_release`) makes no more commits: it reads `min_release`
 //!   under the head.
-//! - The state after any event is fewer than 32 events away: from the run's first event, or from a keyframe, which
-//!   every event carries whose revision is a multiple of 32.
 //! - Callers of `GetRun` that meet share the next query, never one that was sent; it brings runs with their leases. No
 //!   run is cached between calls.
 //! - A Postgres database may lose acknowledged commits: an asynchronous standby is promoted, a backup is put back. Then
@@ -68,26 +61,6 @@
 //!   to its run or filter. Whatever does not open is noise, and all noise has one answer. A place has one text, so that
 //!   a frame is encoded once for all its watchers: that the log has moved on shows, and nothing else. The key is in no
 //!   log, error or output.
-//! - A namespace is part of every key: of runs, requests, claims, values of `max_running`, cursors and page tokens. So a
-//!   run of another namespace is not found by the statement that would find it, and its answer is that for a run which
-//!   never was. A run comes into being only in a namespace that is there: the commit reads its row under the head, and
-//!   who deletes a namespace takes every head before it looks whether there is a run. `default` is always there, and no
-//!   row is read for it. A quota is decided on the row as well, which is then the mutex of all creations there.
-//! - What a run is given and what it leaves (input, results, links) stands in rows beside it
-//!   ([`domain::sides::contents`]), each written by the event that names it, in its commit. The run and its events have
-//!   sizes and hashes of inputs and results; links are in the events whole, and the run has their number. The rows do not
-//!   change, but for what a redaction takes out, and go with their run. So a reader takes the rows that a run says it has,
-//!   by revision and number, after it has read the run.
-//! - A lifecycle refines what happens inside a status, and changes no rule of the statuses. A version of it is a row
-//!   that never changes. `decide` reads it as a side, under the head or, where the run is pinned to it, from memory: a
-//!   pin has the digest of what was declared, so nothing that is remembered is ever stale. The event says what was
-//!   concluded (the phase, the iteration, the word), so `evolve` and all who read the log need no lifecycle. Values
-//!   that a lifecycle masks are masked before anything else looks at the command: neither the store nor a digest sees
-//!   them.
-//! - A lease's epoch is part of the run and decides which worker may write. The expiry is not part of the run: it
-//!   stands in a row of its own (`leases`), which a heartbeat renews without the head and without an event. A sweep, a
-//!   give-back and a claim of a running run read that row under the head and lock it, so that of a heartbeat and an end
-//!   the first wins; the commit that ends the run or makes it ready deletes the row.
 //! - The authority ends runs, and gives claims back, by ordinary commands. Every replica looks once a second for leases
 //!   and deadlines that are over, none leads, and the sweeps are decided under the head. A conclusion from silence is
 //!   `presumed`: then a late report may follow the end. Archiving and restoring may follow any end. No event that follows
@@ -120,10 +93,6 @@
 //!   environment name the same settings, and the reference is made of them.
 //! - A text that says a time, a duration, a size or a number is read by [`text`], wherever it stands: wholly, or it is
 //!   refused. An empty text of a flag, a file or a variable is never taken for none.
-//! - The principal of an event is the server's own finding. A caller that is confined to its agents writes no run of
-//!   others: [`domain::decide`] refuses it, whatever the call. What another holds is suspended, and what waits is
-//!   approved, by an operator alone, and never by an identity that executed it,
-//!   under whatever lease or none.
 //!
 //! # The path of a watch
 //!

@@ -1,9 +1,16 @@
 //! Lifecycles: what users declare about the runs of theirs. Which phase follows which, where a run may complete and
 //! what that takes, what a state of affairs is called, and which keys are never written down.
 //!
-//! A declaration never changes: a new one is the next version of its name. A run that names one is pinned to that
-//! version for its life. [`decide`](super::decide::decide) reads it as a [side](super::sides), and the event says what
-//! was concluded: [`evolve`](super::evolve::evolve) never sees a declaration, so a history can be read without any.
+//! Invariants:
+//!
+//! - A lifecycle refines what happens inside a status, and changes no rule of the statuses.
+//! - A declaration never changes: a new one is the next version of its name, in a row of its own. A run that names one
+//!   is pinned to that version for its life.
+//! - [`decide`](super::decide::decide) reads a declaration as a [side](super::sides): under the head or, where the run
+//!   is pinned to it, from memory. A pin has the digest of what was declared, so nothing that is remembered is ever
+//!   stale.
+//! - The event says what was concluded (the phase, the iteration, the word). [`evolve`](super::evolve::evolve) never
+//!   sees a declaration, so a history can be read without any.
 
 mod masking;
 pub mod put;

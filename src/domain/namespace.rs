@@ -4,6 +4,16 @@
 //! A namespace is deleted only when it has no run, and no tombstone of one. So no event was ever made in a namespace
 //! that is gone, and a later one of the same name shares no past with it: cursors and page tokens of the former lead
 //! to nothing that it had, and are not told apart.
+//!
+//! Invariants:
+//!
+//! - The namespace is part of every key: of runs, requests, claims, values of `max_running`, cursors and page tokens.
+//!   So no statement that looks for a run finds one of another namespace, and the caller is answered as for a run that
+//!   never was.
+//! - A run comes into being only in a namespace that exists. The commit reads the namespace's row under the shard's
+//!   head, and a deletion takes every head before it looks whether the namespace has a run. `default` always exists,
+//!   and no row is read for it.
+//! - A quota is decided on the same row. The row is then the mutex of all creations in its namespace.
 
 use super::ids::DEFAULT_NAMESPACE;
 use super::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};

@@ -1,4 +1,13 @@
 //! The caller of a call.
+//!
+//! Invariants:
+//!
+//! - The server itself finds who the principal of an event is: by a credential, or else by the agent that the caller
+//!   names, which is noted as claimed and not as proven.
+//! - A caller that is confined to its agents changes no run that another agent owns: `decide` refuses it, whatever the
+//!   call is.
+//! - Only an operator suspends a run that another worker holds, or approves a run that waits for an approval. An
+//!   identity that executed a run never approves it, whether it executed the run under a lease or under none.
 
 use std::sync::Arc;
 

@@ -1,7 +1,10 @@
 //! Retention: how long runs are kept that have ended.
 //!
-//! A run is purged as a whole or not at all. What stays is its *tombstone*: the row in `runs`, cut to the run's id, status,
-//! revision and times. So its id is never used again, and whoever asks for the run is told that it was there.
+//! A run is purged when its namespace keeps it no longer, under its shard's head, and as a whole or not at all. What
+//! stays is its *tombstone*: the row in `runs`, cut to the run's id, status, revision and times. So its id is never
+//! used again, and whoever asks for the run is told that it was there.
+//!
+//! Invariant: once a run is purged, no commit that knew the run writes it again.
 
 use super::Status;
 

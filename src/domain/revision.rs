@@ -1,4 +1,8 @@
 //! A run's revisions: dense, from the first.
+//!
+//! Invariant: the state of a run after any event is fewer than 32 events away, from the run's first event or from a
+//! keyframe. A keyframe is the whole run as the event left it. Every event carries one whose revision is a multiple of
+//! 32 ([`KEYFRAME_EVENTS`]).
 
 use super::limits::KEYFRAME_EVENTS;
 use super::number::number;

@@ -1,4 +1,7 @@
 //! A run's lifecycle state, and the matrix of transitions.
+//!
+//! Invariant: no event changes the status of a run that has ended. Some events may still follow an end: a run that has
+//! ended in any way is archived, restored or redacted, and a late report follows an end that was presumed.
 
 use std::fmt;
 

@@ -11,6 +11,12 @@
 //! As long as the store's clock is not set, both are the same. An event notes by how much the steady clock was ahead of the
 //! event's own time, where that is worth a note: so whoever reads the log knows how much time passed between two events,
 //! whatever the store's clock did, and the deadlines of a run are a fold of its events as everything else is.
+//!
+//! Invariants of the times that events bear:
+//!
+//! - No event of a run is earlier than the run's `updated_at` before it.
+//! - As long as the store's clock is not set, no event is earlier than the last event of its shard, and each event is
+//!   later than every event of any shard that was acknowledged before the event's call was sent.
 
 use super::{Event, Run, Time};
 

@@ -1,4 +1,8 @@
 //! Sweeps: the authority's own conclusions about runs whose time is over.
+//!
+//! The authority ends a run by an ordinary command, which is decided under the shard's head like every other command. A
+//! conclusion that the authority draws from a worker's silence is marked as `presumed`: the worker may know better, and
+//! so a late report may follow such an end.
 
 use super::decision::Context;
 use super::{Run, Status, Time};

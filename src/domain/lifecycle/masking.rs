@@ -1,4 +1,7 @@
 //! Masking: the values of keys that a lifecycle names are never written down.
+//!
+//! Invariant: values are masked before anything else looks at the command. Neither the store nor a digest of the
+//! command sees them.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,13 @@
 //! A lease: as the run has it, as its own row keeps it, and as its holder renews it.
+//!
+//! Invariants:
+//!
+//! - The lease's epoch is part of the run, and decides which worker may write.
+//! - The lease's expiry is not part of the run. It stands in a row of its own, in the table `leases`, which a heartbeat
+//!   renews without the shard's head and without an event.
+//! - A sweep, a give-back, and a claim of a running run read that row under the head and lock it. So of a heartbeat and
+//!   a command that ends the lease, the first wins.
+//! - A commit that ends the run, or puts it at rest (suspended or ready), deletes the row.
 
 use serde::{Deserialize, Serialize};
 

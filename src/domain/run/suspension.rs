@@ -1,4 +1,8 @@
 //! Suspensions: a RUNNING run that waits for something which no worker can bring about, and is executed by nobody.
+//!
+//! Invariant: a run at rest (it is suspended or [ready](super::super::ready)) has no row in the table `leases`, and one
+//! row in the table `suspended`. A commit that ends the run, or lets a worker go on with it, deletes that row. What a
+//! suspension says is in the run; the row has what lists and claims look for.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,10 @@
-//! What stands beside a run: its input, its results, its links. A row is written by the event that names it, with the
-//! revision of that event, and changes no more, but for what a redaction takes out.
+//! What stands beside a run: its input, its results, its links.
+//!
+//! - The event that names a row writes it, in its commit and with its revision. A row changes no more, but for what a
+//!   redaction takes out of it, and goes with its run.
+//! - The run and its events have the sizes and hashes of inputs and results. Links are in the events whole, and the run
+//!   has their number.
+//! - So a reader reads the run first, and then takes the rows that the run says it has, by revision and number.
 
 use std::collections::HashMap;
 
