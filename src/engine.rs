@@ -1,8 +1,14 @@
 //! The command path: a bounded queue and one committer per shard.
 //!
 //! Callers [`submit`](Engine::submit) a command and wait. A shard's committer takes the commands that queued while its
-//! last commit ran, so that load sets the size of a batch and no timer does. Answers, refusals included, go out after
-//! the commit: a refusal may rest on a neighbour in the batch. The engine holds no rules and keeps no state of runs.
+//! last commit ran, so that load sets the size of a batch and no timer does. The engine holds no rules and keeps no
+//! state of runs, and never names the feed. By a channel it tells `claims` of a claim that nobody received.
+//!
+//! Invariants:
+//!
+//! - Answers go out after the commit, refusals too: a refusal may rest on a neighbour in the batch.
+//! - A commit of unknown outcome is settled before its callers are answered. A caller is told that the outcome is
+//!   unknown only when the caller's time is over, or the store is lost.
 
 mod batch;
 mod commit_health;

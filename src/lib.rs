@@ -21,39 +21,6 @@
 //!
 //! # Invariants
 //!
-//! - A commit writes the log of exactly one shard, and takes the shard's head first. So in each shard positions are
-//!   dense and in commit order: a reader that has seen position p has seen all before p. Renewals, stamps and tidying
-//!   are transactions of their own, which write no event and on Postgres take no head. On SQLite the one writer
-//!   stands for every head.
-//! - Answers go out after the commit, refusals too. A commit of unknown outcome is settled before its callers are
-//!   answered, or they are told that the outcome is unknown: where their time is over, or the store is lost.
-//! - A commit rests on rows that were read under the head. On Postgres it may be an optimistic commit, decided before
-//!   on hints: then the statement that writes checks under the head that all hints hold, and else writes nothing, and
-//!   the commit is made again under the head. Where other processes commit all the time, commits are made under the
-//!   head from the first: of the hints only runs are then used, and checked in the same way. No answer comes from hints
-//!   alone.
-//! - Two clocks decide, and [`domain::steady`] says which decides what. The store's clock says what time it is, and every
-//!   event bears its time; the steady clock counts the time that passes, nobody sets it, and it alone says what is over:
-//!   leases, deadlines, retention, remembered claims. No event of a run is earlier than the run's `updated_at` before it. As
-//!   long as the store's clock is not set, no event is earlier than its shard's last either, and each is later than every event
-//!   of any shard that was acknowledged before its call was sent. A commit that was decided before the head was taken bears
-//!   the time that this process took for the store's, which the store checks: at most 5 ms ahead of it, and less than a second
-//!   behind.
-//! - A store is taken only where a ledger works in it: its encoding, every part of its schema, and what others hung on its
-//!   tables are looked at when it is opened, and each kind of statement is planned once. A fault has a name
-//!   ([`store::finding`]), by which `serve` refuses and the doctor tells. Who holds what is asked of the catalogue, on a
-//!   connection that waits for no table.
-//! - On SQLite the ledger is one file with one name, its log, and the log's index, which has the locks. When a name comes to mean
-//!   another file, the outcome of open commits stays unknown, no more commits are acknowledged, and the service stops. So it does
-//!   when the file or the log is cut: no commit is written behind a log's end, and no log with a hole into the file.
-//! - A replica whose release the database has outgrown (`min_release`) makes no more commits: it reads `min_release`
-//!   under the head.
-//! - Callers of `GetRun` that meet share the next query, never one that was sent; it brings runs with their leases. No
-//!   run is cached between calls.
-//! - A Postgres database may lose acknowledged commits: an asynchronous standby is promoted, a backup is put back. Then
-//!   the ledger's epoch is raised, once for all replicas, before a session is used that may read the new past. Code
-//!   that gives out a place in the log (cursors, revisions of a watch) compares the epoch between the read and the
-//!   answer: no watch goes from one past to another.
 //! - A cursor or a page token is sealed with a key that is derived from the ledger's own (`ledger.seal_key`), for one use
 //!   and one namespace. It hides its content; its length depends on the number of shards, on a run's id, and on for how many
 //!   times the namespace keeps its runs. It is bound
@@ -65,21 +32,10 @@
 //!   and deadlines that are over, none leads, and the sweeps are decided under the head. A conclusion from silence is
 //!   `presumed`: then a late report may follow the end. Archiving and restoring may follow any end. No event that follows
 //!   an end changes the status.
-//! - A lease is over when its expiry has passed, and one ttl since the authority was last away: no run ends because of
-//!   the authority's own outage. The authority is away for a lease when renewals cannot be made for a quarter of the
-//!   ttl: because no server runs, one stands still, or the store fails. Each server knows its own interruptions and
-//!   forgets them when it ends. The servers on Postgres tell each other, by a stamp a second, the time since which one
-//!   of them ran without an interruption of 2 s, so that a restart is no outage; an interruption of 2 s counts there
-//!   for leases of every ttl.
-//! - A list or a count walks one index in its order and looks at a bounded number of runs, with any filter.
 //! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice, and for
 //!   each caller where callers share it. [`share`] has the key by which callers are told apart, and no other module
 //!   makes one.
 //!
-//! - A run that has ended is purged whole, under its shard's head, when its namespace keeps it no longer
-//!   ([`domain::retention`]); its row stays as its tombstone, so that its id is never used again. No commit that knew the
-//!   run writes it after that. A shard's newest event is never purged: its position would be given out again. What was
-//!   purged up to which position is noted for each namespace, and a reader of the log that has not come so far is told.
 //! - Every call passes [`auth::gate`] by its headers, before its request is read: a good credential, a namespace and a
 //!   role that were granted, an agent of the caller's own. A method without a row in the table of methods is denied to
 //!   everybody. A credential that comes is good or the call is refused: no call falls back to another one. A stream or a

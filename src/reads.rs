@@ -1,11 +1,11 @@
-//! The read path: callers that ask for runs at the same moment share a query.
+//! The read path: callers that ask for runs at the same moment share a query, which brings the runs with their leases.
 //!
 //! A caller may join the next query, never one that was sent. Invariant: an answer was read after its caller asked, and
 //! shows every commit that was acknowledged before. No answer is cached, since another replica may have committed
 //! since. At low load a caller's query goes out at once and alone; no timer waits for company.
 //!
-//! Those that wait are read for in rounds, one read of each caller: who asks for thousands of runs at once waits for them,
-//! and nobody else does.
+//! Those that wait are read for in rounds, one read of each caller: who asks for thousands of runs at once waits for
+//! them, and nobody else does.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,14 @@
 //! The path on which the engine writes: batches are committed, and commits of unknown outcome settled.
+//!
+//! Invariants, in both stores:
+//!
+//! - A commit writes the log of exactly one shard, and takes the shard's head first. So in each shard positions are
+//!   dense and in commit order: a reader that has seen position p has seen all before p. On SQLite the one writer
+//!   stands for every head.
+//! - A commit rests on rows that were read under the head, or that were found under the head to be as they were
+//!   remembered.
+//! - Renewals, stamps and tidying are no commits. They are transactions of their own, which write no event and on
+//!   Postgres take no head.
 
 use std::sync::Arc;
 

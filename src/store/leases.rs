@@ -4,6 +4,9 @@
 //! worker could report to an authority that was away: its outage ends the lease of no living worker. The authority was
 //! away while no server ran, and for as long as a server stood still or the store made no renewals, where that took at
 //! least a quarter of the lease's ttl: a living worker renews every third, so no shorter interruption ends its lease.
+//!
+//! Each server knows its own interruptions, and forgets them when it ends. On Postgres the servers tell each other
+//! more: see `postgres::uptime`.
 
 use std::time::Duration;
 

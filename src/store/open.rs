@@ -1,4 +1,9 @@
 //! Opens the store that a location names.
+//!
+//! Invariant: a store is taken only where a ledger works in it. Its encoding, every part of its schema, and what others
+//! hung on its tables are looked at when the store is opened, and each kind of statement is planned once. A fault has a
+//! name ([`finding`](super::finding)), by which `serve` refuses the store and the doctor tells of it. Who holds what an
+//! opening waits for is asked of the database's catalogue, on a connection that waits for no table.
 
 mod plain_path;
 

@@ -1,9 +1,9 @@
 //! Lists and counts of runs: the questions, the answers, and which index leads to the runs.
 //!
-//! Every index that leads to runs has their place in the list as its last columns, so that a page begins where the
-//! last one ended. The number of runs that one call looks at is bounded whatever its filter is: the conditions that
-//! the index does not cover are tested on the entries that were looked at, and a page that has looked at its limit
-//! ends there.
+//! Invariant: a list or a count walks one index in its order, and looks at a bounded number of runs, whatever its
+//! filter is. The conditions that the index does not cover are tested on the entries that were looked at, and a page
+//! that has looked at its limit ends there. Every index that leads to runs has their place in the list as its last
+//! columns, so that a page begins where the last one ended.
 
 mod by;
 pub(super) mod filter;

@@ -3,6 +3,9 @@
 //! A shard's log is in the order of time. So the runs that are due are found by a *walk* over it, from where the last one
 //! ended: a run is due when its last event is, and that event is come by. No index says which runs are due, and no commit
 //! writes one.
+//!
+//! A purge never takes a shard's newest event: its position would be given out again. The store notes for each
+//! namespace up to which position events were purged, and a reader of the log that has not come so far is told.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;

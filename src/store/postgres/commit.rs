@@ -4,6 +4,11 @@
 //! every writer takes the head first, and a row that is read after it is current, because a READ COMMITTED statement
 //! that begins after the wait sees the changes of the commit before. Runs that this process wrote last need not be
 //! read: the second flush writes nothing when they have changed since. For one flush see [`optimistic`].
+//!
+//! Invariant: no answer comes from hints alone. The statement that writes checks under the head that all hints of the
+//! commit hold. Where one does not hold, the statement writes nothing, and the commit is made again under the head.
+//! Where other processes commit all the time, commits are made in two flushes from the first; of the hints only runs
+//! are then used, and checked in the same way.
 
 pub(super) mod hints;
 mod load;

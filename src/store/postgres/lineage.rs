@@ -4,8 +4,11 @@
 //! positions; so does a server that was put back from a backup. The ledger's row keeps the server's system identifier
 //! and timeline. Each new session looks at them before it is used, and once a second one that is in use does: where
 //! they changed, or where a shard ends before a position that this process has seen, the ledger's epoch is raised, once
-//! for all replicas. Invariant: the process's epoch is raised before a session is used that may read the new past, so
-//! that a reader who compares the epoch after a read, and before an answer, never takes one past for the other.
+//! for all replicas.
+//!
+//! Invariant: the process's epoch is raised before a session is used that may read the new past. So code that gives out
+//! a place in the log (a cursor, a revision of a watch) compares the epoch between its read and its answer, and no
+//! watch goes from one past to another.
 
 mod statements;
 mod verdict;

@@ -6,6 +6,10 @@
 //!
 //! A statement that needs the uptime takes it along, as of the moment before it is sent. A statement that was held up
 //! on its way finds by its `expected` that the uptime is no longer so, and then finds no lease over.
+//!
+//! The servers tell each other, by a stamp a second in that row, the time since which one of them ran without an
+//! interruption of 2 s. So a restart is no outage where another server ran meanwhile; and here an interruption of 2 s
+//! counts for leases of every ttl.
 
 pub(super) mod statements;
 

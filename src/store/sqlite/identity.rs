@@ -1,13 +1,18 @@
 //! The identity of the ledger's file: by inode, since a name may come to mean another file.
 //!
-//! SQLite goes on writing into a file that was deleted or renamed, and into such a write-ahead log, as if nothing had
-//! happened; a process that opens the name next finds none of these writes. So after each write, before it is
-//! answered, their names must still mean the files that were opened, and once a second where nobody writes. So must that of
-//! the log's index, which has SQLite's locks: beside another one, no other program sees that there is a server.
+//! On SQLite the ledger is one file with one name, its write-ahead log, and the log's index, which has the locks.
 //!
-//! Nor does SQLite see that a part was cut: it goes on behind the hole. So before each commit the log must be as long as what
-//! was written into it, and before all of it is written into the file, and once a second, both must have all that they had.
-//! When that does not hold, the store is lost: for this process, for good.
+//! SQLite goes on writing into a file that was deleted or renamed, and into such a write-ahead log, as if nothing had
+//! happened; a process that opens the name next finds none of these writes. So after each write, before it is answered,
+//! their names must still mean the files that were opened, and once a second where nobody writes. So must that of the
+//! log's index: beside another one, no other program sees that there is a server.
+//!
+//! Nor does SQLite see that a part was cut: it goes on behind the hole. So before each commit the log must be as long
+//! as what was written into it, and before all of it is written into the file, and once a second, both must have all
+//! that they had. No commit is written behind a log's end, and no log with a hole into the file.
+//!
+//! When that does not hold, the store is lost: for this process, for good. The outcome of open commits stays unknown,
+//! no more commits are acknowledged, and the service stops.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};

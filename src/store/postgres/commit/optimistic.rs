@@ -14,6 +14,9 @@
 //!
 //! An optimistic commit that is on its way when its connection breaks may reach the database long after. The clock
 //! voids it: see [`DECIDED_BEFORE_MAX_MS`](super::write::DECIDED_BEFORE_MAX_MS) and [`settle`](super::settle).
+//!
+//! Such a commit bears the time that this process took for that of the store's clock. The statement checks that this
+//! time is at most 5 ms ahead of the store's clock, and less than a second behind it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
