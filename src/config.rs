@@ -1,4 +1,8 @@
-//! The process's settings: flags, then `RUNLEDGER_*`, then defaults. No other module reads the environment.
+//! The process's settings: flags, then `RUNLEDGER_*`, then the file of settings, then defaults. No other module reads
+//! the environment.
+//!
+//! Invariant: a setting is said once, by its flag: what it means, its default, and the values that it takes. The file
+//! and the environment name the same settings, and the reference is made of them.
 
 pub mod ambient;
 pub mod file;

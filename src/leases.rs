@@ -4,7 +4,7 @@
 //!
 //! A renewal is no command: it makes no event, takes no head, and waits for no commit. The sweep only makes commands:
 //! it finds runs whose time may be over, and the commands are decided under the shard's head like all others. So every
-//! replica may sweep at any time.
+//! replica sweeps once a second, and none leads.
 
 pub mod progress;
 pub mod renewals;

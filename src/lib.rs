@@ -21,34 +21,7 @@
 //!
 //! # Invariants
 //!
-//! - A cursor or a page token is sealed with a key that is derived from the ledger's own (`ledger.seal_key`), for one use
-//!   and one namespace. It hides its content; its length depends on the number of shards, on a run's id, and on for how many
-//!   times the namespace keeps its runs. It is bound
-//!   to the ledger, the namespace and the use; a cursor and a page of events to the epoch, which stands in clear; a page
-//!   to its run or filter. Whatever does not open is noise, and all noise has one answer. A place has one text, so that
-//!   a frame is encoded once for all its watchers: that the log has moved on shows, and nothing else. The key is in no
-//!   log, error or output.
-//! - The authority ends runs, and gives claims back, by ordinary commands. Every replica looks once a second for leases
-//!   and deadlines that are over, none leads, and the sweeps are decided under the head. A conclusion from silence is
-//!   `presumed`: then a late report may follow the end. Archiving and restoring may follow any end. No event that follows
-//!   an end changes the status.
-//! - Every queue, page, ring and cache is bounded, in bytes where the size of an item is the caller's choice, and for
-//!   each caller where callers share it. [`share`] has the key by which callers are told apart, and no other module
-//!   makes one.
 //!
-//! - Every call passes [`auth::gate`] by its headers, before its request is read: a good credential, a namespace and a
-//!   role that were granted, an agent of the caller's own. A method without a row in the table of methods is denied to
-//!   everybody. A credential that comes is good or the call is refused: no call falls back to another one. A stream or a
-//!   wait ends when new rules would refuse it, or its credential ends.
-//! - No task that serves, renews or stops waits for whoever reads standard output or standard error: what is said there
-//!   goes through [`stdio`], which drops and counts what is not read.
-//! - What is measured and traced decides nothing. Metrics have no label that a caller chooses, and all names stand in
-//!   [`telemetry::metrics`]. A call makes a span only where it was sampled by its headers, so that a call that was not
-//!   costs the question alone. The trace of a call is kept with its event.
-//! - A setting is said once, by its flag: what it means, its default, the values that it takes. A file and the
-//!   environment name the same settings, and the reference is made of them.
-//! - A text that says a time, a duration, a size or a number is read by [`text`], wherever it stands: wholly, or it is
-//!   refused. An empty text of a flag, a file or a variable is never taken for none.
 //!
 //! # The path of a watch
 //!

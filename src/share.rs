@@ -3,6 +3,10 @@
 //! [`Shares`] bounds a thing that is taken in parts, such as the places of a queue or its bytes. [`Turns`] lets few use
 //! a thing at once, in an order in which a caller that has used much comes after one that has used little. Both count
 //! by [`CallerKey`], and by nothing else.
+//!
+//! Every queue, page, ring and cache of the process is bounded: in bytes where callers choose the size of an item, and
+//! for each caller where callers share it. Invariant: this module has the key by which callers are told apart, and no
+//! other module makes one.
 
 mod shares;
 mod turns;

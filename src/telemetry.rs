@@ -2,6 +2,9 @@
 //!
 //! The module knows nothing of runs. Who has something to tell calls [`record`], or registers a gauge that is read when
 //! somebody asks.
+//!
+//! Invariant: what is measured and traced decides nothing. Metrics have no label that a caller chooses, and all their
+//! names stand in [`metrics`]. A call that was not sampled by its headers makes no span, and costs that question alone.
 
 pub mod gauges;
 mod instruments;

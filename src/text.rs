@@ -1,7 +1,8 @@
 //! The texts by which people say times, durations, sizes, numbers and data: in flags, settings, declarations and files.
 //!
-//! There is one reader for each kind, whoever asks. A text is read wholly, as what it says, or refused with a sentence
-//! that says what to write: no reader takes a part of a text and drops the rest.
+//! Invariant: there is one reader for each kind, whoever asks. A text is read wholly, as what it says, or refused with
+//! a sentence that says what to write: no reader takes a part of a text and drops the rest. An empty text of a flag, a
+//! file or a variable is never taken for none.
 
 mod bytes;
 mod duration;

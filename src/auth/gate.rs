@@ -1,8 +1,14 @@
 //! The gate that every call passes: its credential, its namespace, its role and its agent, by its headers alone and
 //! before its request is read.
 //!
-//! Invariant: a credential that comes with a call is good, or the call is refused. No call falls back to another
-//! credential, or to none. No text of a credential leaves this module.
+//! Invariants:
+//!
+//! - A call passes with a good credential, for a namespace and in a role that were granted, and as an agent of the
+//!   caller's own.
+//! - A credential that comes with a call is good, or the call is refused. No call falls back to another credential, or
+//!   to none. No text of a credential leaves this module.
+//! - A method without a row in the table of methods is denied to everybody.
+//! - A stream or a wait ends when new rules would refuse it, or when its credential ends.
 
 mod credential;
 mod denied;

@@ -1,6 +1,7 @@
 //! The place of a call in a trace, by which those who look at an event find what led to it, and link on.
 //!
-//! It is the W3C Trace Context, level 1: `traceparent`. A trace decides nothing, and is no part of a run.
+//! It is the W3C Trace Context, level 1: `traceparent`. The trace of a call is kept with its event. It decides nothing, and
+//! is no part of a run.
 
 use std::fmt;
 use std::str::FromStr;

@@ -17,6 +17,15 @@
 //!
 //! The epoch is readable without the ledger's own: a caller may name one of which this replica has not heard. It is
 //! believed only once the seal is open, and the key is the same in every epoch.
+//!
+//! Invariants:
+//!
+//! - A text is bound to the ledger, the namespace and its use; a cursor and a page of events also to the ledger's
+//!   epoch, which stands in clear; a page also to its run or its filter.
+//! - Whatever does not open is noise, and all noise has one answer.
+//! - A text hides its content. Its length depends on the number of shards, on a run's id, and on for how many times the
+//!   namespace keeps its runs.
+//! - The key is derived from the ledger's own (`ledger.seal_key`). It is in no log, error or output.
 
 use std::fmt;
 use std::sync::Arc;
