@@ -1,7 +1,9 @@
-//! Claiming work: the oldest run that is pending or ready and matches, for exactly one claimer.
+//! Claiming work: the first run by priority, and then by age, that is pending or ready and matches, for exactly one
+//! claimer.
 //!
-//! Claimers with the same filter share a queue, which hands each of them another candidate, in the order of creation. A
-//! candidate may be taken already: the claim itself is a command like any other, so the claim of a run that another
+//! Claimers with one namespace, filter, `take` and `max_running` share a queue of candidates. The queue reads them a
+//! page at a time, and from the end of what is there on is told of them by the feed; it hands each claimer another one.
+//! A candidate may be taken already: the claim itself is a command like any other, so the claim of a run that another
 //! caller took first is refused under the shard's head, and the claimer takes the next candidate. A claimer that finds
 //! none waits for the feed to tell of a run that is new or ready, or of the end of a run that had to end first;
 //! meanwhile the queue does not ask the database again.
@@ -10,6 +12,14 @@
 //! run, `lanes` keeps the runs that wait, `max_running` those that are running, and `room` bounds the memory of all
 //! queues. `replay` answers requests that were answered before, and `give_back` makes runs ready whose claimers have
 //! gone.
+//!
+//! Invariants:
+//!
+//! - A claimer that gives up has waited until the feed told of every event that was acknowledged before, by a read of
+//!   the log's end that began after the claimer came.
+//! - Where there are too many queues, a new filter evicts the one that is idle for the longest: its own caller's first.
+//! - A queue remembers the runs that filled a value of a label when a claim was refused for `max_running`. It asks the
+//!   store once whether they still count, and passes over their value until the feed tells of an end.
 
 mod backlog;
 mod give_back;

@@ -3,7 +3,28 @@
 //! The log is the truth; commits, notifications and polls only wake the `tailer`. The tailer reads the new events of
 //! all shards in one statement, folds them once, encodes them once, and puts the changes into a `ring` bounded in
 //! bytes. A session holds no runs: it remembers the positions that it has shown, takes the next change from the ring,
-//! and goes back to history when the ring no longer has it. So a slow reader costs a number, never a buffer.
+//! and goes back to history when the ring no longer has it. So a slow reader costs a page and a number, never a queue.
+//!
+//! Invariants:
+//!
+//! - One tailer a process reads the log's end. This process's commits, `NOTIFY` and a poll wake it: wake-ups may be
+//!   lost, events may not. While there are no sessions, it reads nothing.
+//! - A session takes its place first, then reads history up to ends that it read itself, then the ring. By shard and
+//!   position, which are dense, it knows the events that it has seen. History of another namespace than `default` is
+//!   read by an index of its own, which leads over the events of other namespaces.
+//! - A cursor is a position for each shard, and in the first view also the last run that was shown. The first view
+//!   shows runs as they were at these positions, whatever has happened since: so every event after them is due. No
+//!   event tells of a run that ended before these positions and was purged before it was shown. So the cursor of a view
+//!   of all runs says how far purges had come, and the view ends where it may lack such a run.
+//! - The tailer, the ring and each session belong to one epoch of the ledger. They end or begin anew when the epoch is
+//!   raised.
+//! - An event that cannot be read ends the sessions that it is for; other sessions pass over it.
+//! - A watcher of many runs is woken only when an event is for it. The tailer tests the filters, equal ones once, and
+//!   only those that may match by the values of the run's fields. A caller that waits for a run's end waits for the
+//!   same signal, and sends no queries while the ring can answer.
+//! - Progress is no event. The progress of watched runs is read from the rows of leases once a second, for all watchers
+//!   of this process together (`leases::progress`).
+//! - The feed never names the engine.
 
 pub mod cursor;
 mod fold;

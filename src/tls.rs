@@ -1,5 +1,5 @@
-//! TLS as a server speaks it: the files that say how, read again when they change; handshakes; and the trust in clients,
-//! which may end while they are connected.
+//! TLS as a server speaks it: the files that say how, read again when they change; handshakes; and the trust in
+//! clients, which may end while they are connected.
 //!
 //! - Certificate, key, client CAs and revocation lists are taken together or not at all: files that do not fit each
 //!   other change nothing, and what was read before stays in force.
@@ -7,6 +7,10 @@
 //!   with, unverified.
 //! - A chain is verified again whenever that may have another result than before: when client CAs or revocation lists
 //!   have changed, and when one of its certificates has come to its end.
+//! - A client whose chain verifies no more begins no call, and its connection ends within seconds: its streams end
+//!   themselves, to be resumed elsewhere.
+//! - A handshake holds a turn while it computes, and none while it waits for its client; half of the processors have
+//!   turns.
 //!
 //! Invariant: no key is in a log line, an error or a `Debug`.
 

@@ -1,8 +1,11 @@
 //! Unreceived claims: their runs are made ready for the next claimer.
 //!
 //! The caller was gone when the answer was due: a worker that was told to stop, a connection that broke, a deadline
-//! that passed. Without this task, the run would be RUNNING without a worker until its ttl is over, and then end as
-//! ORPHANED.
+//! that passed. The engine notices it, or, for a claimer's own request, the call that repeats it. Without this task,
+//! the run would be RUNNING without a worker until its ttl is over, and then end as ORPHANED.
+//!
+//! The task gives the claim back by a command. A run that had waited for the claim is *ready* then: it stays RUNNING,
+//! and the next claim takes it. A run that was taken over is released, and one with a request to abort it is aborted.
 
 use std::sync::Arc;
 use std::time::Duration;

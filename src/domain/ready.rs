@@ -4,6 +4,8 @@
 //! A suspended run becomes ready when somebody lets it go on; any run, when a claim of it is given back that was not begun:
 //! its caller did not receive it, or its holder gives it back and has written nothing. No status goes back: such a run
 //! stays RUNNING. One that had gone on after a suspension is suspended once more, and ready.
+//!
+//! A claim says by its [`Take`] which of the runs that wait it takes.
 
 use serde::{Deserialize, Serialize};
 

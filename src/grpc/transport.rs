@@ -1,8 +1,21 @@
 //! The transport: connections, and the bytes that travel on them.
 //!
-//! Invariant: what one connection can take of the process is bounded: frames that do no work, calls in execution, bytes
-//! of requests and of unsent answers, and time without progress. A connection that takes more is slowed down; only one
-//! that cannot be slowed down is refused or cut.
+//! ```text
+//! listener: a place -> TLS, preface -> h2 -> by its headers: refused, or begun -> its request -> its turn -> grpc
+//!                                                             answer, in parts, counted until written <--------+
+//! ```
+//!
+//! Invariants:
+//!
+//! - What one connection can take of the process is bounded: the bytes that are read from it before others have their
+//!   turn, frames that do no work, calls in execution, bytes of requests and of unsent answers, time without progress,
+//!   and its age.
+//! - A connection that reaches a bound of its own waits, or its calls do; only one that cannot be slowed down is
+//!   refused or cut. Where all connections together reach a bound, calls are refused or connections cut of those that
+//!   have more than their share.
+//! - A call that is refused by its headers was not decoded, and wrote nothing.
+//! - TLS and the preface have one bound of time together. What a handshake may compute at once, and what ends when a
+//!   client's trust does, is in `tls`.
 
 mod answer;
 mod begin;

@@ -1,6 +1,9 @@
 //! The claims of `ClaimNextRun` by the claimer's own `request_id`: a claimer does not know which run it asks for, so
 //! its request is remembered apart from every run, and found again by its namespace and id. An identity's ids are its
 //! own: what another one asked under the same id is another request.
+//!
+//! The grant under such an id stands in a row of `claims`, which is the request's mutex. The row is not made from the
+//! log.
 
 use std::collections::{BTreeMap, BTreeSet};
 

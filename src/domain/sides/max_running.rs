@@ -1,8 +1,12 @@
 //! Limits on the number of runs with one value of a label that may be running at once.
 //!
 //! The runs that count are those that were claimed under a limit for that label: the claimer states the limit, and the
-//! store keeps for each value the runs that count. A run counts from its claim until it is terminal, but not while it
-//! is at rest, unless it keeps its slot. A change of its holder or its labels makes no difference.
+//! store keeps for each value, in a row of its own, the runs of any shard that count. A run counts from its claim until
+//! it is terminal, but not while it is at rest, unless it keeps its slot. A change of its holder or its labels makes no
+//! difference.
+//!
+//! A commit that ends a run does not touch the row: the next claim drops the run from it. No event names the limit of a
+//! claim: so the rows are not made from the log, and `verify` does not look at them.
 
 use std::collections::{BTreeMap, HashMap};
 
