@@ -53,7 +53,7 @@ pub(super) async fn begin(stream: TcpStream, tls: Option<&Tls>, quantum: &Quantu
 
 async fn plain(mut stream: TcpStream) -> Result<Begun, NotBegun> {
     if first_bytes(&stream).await?[0] == TLS_HANDSHAKE {
-        // What is no TLS tells a TLS client more than a silent end: "wrong version number", "not a TLS handshake".
+        // A plain-text answer tells a TLS client more than a closed socket: "wrong version number", "not a TLS handshake".
         goodbye::http_1(&mut stream, "This port speaks gRPC without TLS.").await?;
         return Err(disagreed("the client speaks TLS, and this port does not (--tls-cert)"));
     }
