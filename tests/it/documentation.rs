@@ -93,6 +93,35 @@ fn a_link_that_leads_nowhere_is_seen() {
     }
 }
 
+#[test]
+fn every_folder_of_the_code_is_in_the_table_of_the_tree() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let table = text.split("\n## ").find(|part| part.starts_with("The tree\n")).unwrap();
+    let named = code_spans(table);
+    let left_out: Vec<_> = ["src", "crates"]
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(root().join(folder)).unwrap().map(move |entry| (folder, entry.unwrap())))
+        .map(|(folder, entry)| format!("{folder}/{}", entry.file_name().to_str().unwrap()))
+        // A module is named by its folder, where it has one.
+        .filter(|path| !named.iter().any(|name| name == path || *path == format!("{name}.rs")))
+        .collect();
+    assert!(left_out.is_empty(), "CONTRIBUTING.md says nothing of {left_out:?}");
+}
+
+#[test]
+fn every_path_of_the_code_that_a_page_names_is_there() {
+    let mut seen = 0;
+    for page in ["CONTRIBUTING.md", "docs/architecture.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let of_code = |span: &String| span.starts_with("src/") || span.starts_with("crates/");
+        for path in code_spans(&text).into_iter().filter(of_code) {
+            seen += 1;
+            assert!(root().join(&path).exists(), "{page}: there is no {path}");
+        }
+    }
+    assert!(seen >= 60, "{seen} paths were found");
+}
+
 /// The reason for which a relative link of a page leads nowhere.
 fn breach(page: &Path, target: &str) -> Option<&'static str> {
     if target.starts_with('/') {
@@ -158,6 +187,13 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// A line without its `code`, in which a bracket is no link.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
+}
+
+/// What stands as `code` in the lines that are not in a block of code.
+fn code_spans(text: &str) -> Vec<String> {
+    prose(text)
+        .flat_map(|(_, line)| line.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>())
+        .collect()
 }
 
 /// A heading's text: of `[more](x.md)` only `more`.
