@@ -1,25 +1,31 @@
 //! The effect of a command on a run: every rule of the contract, in its order of checks.
 
-mod changes;
 mod claim;
+mod effect;
+mod ending;
 pub(super) mod lease;
 pub(super) mod masking;
 mod origin;
 pub(super) mod owner;
 mod phases;
+mod room;
+mod start;
 mod suspension;
+mod update;
 
-use self::changes::{changes, within_limits};
-use self::claim::{claimed_before, give_back, leaves_room, not_begun, take};
-use self::lease::{holds_lease, is_the_holders};
+use self::claim::claimed_before;
+use self::effect::{Cx, Permitted};
+pub(super) use self::ending::ITERATION_LIMIT;
+use self::lease::holds_lease;
 pub use self::masking::masked;
 use self::origin::same_identity;
 use self::owner::{confined, owned, owned_by};
-pub(super) use self::phases::ITERATION_LIMIT;
 pub use super::decision::{AppliedRequest, Context, Decision};
 use super::evolve::evolve;
-use super::sweep::Due;
-use super::{Ask, Changes, Command, Event, EventType, Refusal, Release, Request, Revision, Run, Start, Status};
+use super::limits::{LABELS_MAX, LINKS_MAX, METADATA_BYTES_MAX};
+use super::{
+    Ask, Changes, Command, End, EventType, Refusal, Release, Request, Revision, Run, Start, Status, Violation,
+};
 
 /// Decides a command, whose values are [masked], on the run as it is.
 ///
@@ -34,94 +40,100 @@ pub fn decide(run: Option<&Run>, command: &Command, context: &Context<'_>) -> Re
     if let Some(expired) = run.and_then(Refusal::expired) {
         return Err(expired);
     }
-    let Some(run) = existing(run, command)? else {
-        context.sides.namespace.is_there(command)?;
-        at_revision(None, command)?;
-        context.sides.namespace.has_room()?;
-        return event(None, command, context, EventType::Created);
+    let made = match run {
+        None => creation(command, context),
+        Some(run) => change(Cx::new(run, command, context)),
     };
+    let Some(mut event) = made? else { return Ok(Decision::Unchanged) };
+    let mut next = Box::new(evolve(run.cloned(), &event));
+    phases::name(&mut event, &mut next, context.sides.lifecycle);
+    within_limits(&next, &event.changes)?;
+    Ok(Decision::Apply(event, next))
+}
+
+/// What a command does where its run is not there: a start creates it.
+fn creation(command: &Command, context: &Context<'_>) -> Permitted {
+    let Ask::Start(start) = &command.ask else {
+        return Err(Refusal::RunNotFound { key: command.key.clone() });
+    };
+    context.sides.namespace.is_there(command)?;
+    at_revision(None, command)?;
+    context.sides.namespace.has_room()?;
+    start::created(start, command, context)
+}
+
+/// What a command does to its run, once its caller may do that.
+fn change(cx: Cx<'_>) -> Permitted {
+    let Cx { run, command, context, .. } = cx;
     same_identity(run, command)?;
     may_write(run, command, context)?;
     at_revision(Some(run), command)?;
     suspension::goes_on(run, command, context)?;
+    effect(cx)
+}
+
+/// The matrix: what each ask does to a run of each status.
+fn effect(cx: Cx<'_>) -> Permitted {
+    use Status::{Aborted, Completed, Failed, Pending, Running};
+    let Cx { run, command, context, .. } = cx;
+    let presumed = run.supervision.presumed;
+    let refused = |to| Err(Refusal::InvalidTransition { run: run.summary(), to });
     match (run.status, &command.ask) {
-        (Status::Pending, Ask::Start(Start { deferred: true, .. })) | (Status::Running, Ask::Start(_)) => {
-            Ok(Decision::Unchanged)
+        (Pending, Ask::Start(Start { deferred: true, .. })) | (Running, Ask::Start(_)) => Ok(None),
+        (Aborted | Failed, Ask::Complete(_)) if presumed => ending::reported_late(Completed, cx),
+        (Aborted | Failed, Ask::Fail(_)) if presumed => ending::reported_late(Failed, cx),
+        // An abort is open to every caller, and is a report by the run's worker only under a lease.
+        (Aborted | Failed, Ask::Abort(End { lease_epoch: Some(_), .. })) if presumed => {
+            ending::reported_late(Aborted, cx)
         }
-        (Status::Aborted | Status::Failed, Ask::Complete(_) | Ask::Fail(_) | Ask::Abort(_))
-            if run.supervision.presumed && is_the_holders(command) =>
-        {
-            match run.supervision.late_report {
-                None => event(Some(run), command, context, EventType::LateReported),
-                Some(_) => Ok(Decision::Unchanged),
-            }
+        (Completed | Aborted | Failed, Ask::Archive) if run.archived_at.is_none() => {
+            cx.makes(EventType::Archived, Changes::default())
         }
-        (Status::Completed | Status::Aborted | Status::Failed, Ask::Archive) if run.archived_at.is_none() => {
-            event(Some(run), command, context, EventType::Archived)
+        (Completed | Aborted | Failed, Ask::Restore) if run.archived_at.is_some() => {
+            cx.makes(EventType::Restored, Changes::default())
         }
-        (Status::Completed | Status::Aborted | Status::Failed, Ask::Restore) if run.archived_at.is_some() => {
-            event(Some(run), command, context, EventType::Restored)
+        (_, Ask::Redact(redaction)) => {
+            let redaction = Some(Box::new(redaction.clone()));
+            cx.makes(EventType::Redacted, Changes { redaction, ..Changes::default() })
         }
-        (_, Ask::Redact(_)) => event(Some(run), command, context, EventType::Redacted),
         (_, Ask::Restore)
-        | (Status::Completed, Ask::Complete(_))
+        | (Completed, Ask::Complete(_))
         | (
-            Status::Completed | Status::Aborted | Status::Failed,
+            Completed | Aborted | Failed,
             Ask::Abort(_) | Ask::Fail(_) | Ask::RequestAbort(_) | Ask::Sweep | Ask::Archive,
-        ) => Ok(Decision::Unchanged),
-        (Status::Pending, Ask::Start(Start { deferred: false, .. })) => {
-            event(Some(run), command, context, EventType::Started)
-        }
-        (Status::Pending, Ask::Claim(claim)) => {
-            leaves_room(run, claim.max_running.as_ref(), context)?;
-            event(Some(run), command, context, EventType::Started)
-        }
-        (Status::Pending, Ask::Update(update)) if update.is_of_priority_alone() => {
-            event(Some(run), command, context, EventType::Updated)
-        }
-        (Status::Running | Status::Completed | Status::Aborted | Status::Failed, Ask::Update(update))
-            if update.priority.is_some() =>
-        {
+        ) => Ok(None),
+        (Pending, Ask::Start(start)) => start::started(start, cx),
+        (Pending, Ask::Claim(claim)) => claim::start(claim, cx),
+        (Pending, Ask::Update(update)) if update.is_of_priority_alone() => update::updated(update, cx),
+        (Running | Completed | Aborted | Failed, Ask::Update(update)) if update.priority.is_some() => {
             Err(Refusal::RunNotPending { run: run.summary() })
         }
-        (Status::Running, Ask::Update(_)) => {
-            event(Some(run), command, context, suspension::of_update(run, command, context)?)
-        }
-        (Status::Running, Ask::Complete(_)) => event(Some(run), command, context, EventType::Completed),
-        (Status::Pending | Status::Running, Ask::Abort(_)) | (Status::Pending, Ask::RequestAbort(_)) => {
-            event(Some(run), command, context, EventType::Aborted)
-        }
-        (Status::Pending | Status::Running, Ask::Fail(_)) => event(Some(run), command, context, EventType::Failed),
-        (Status::Running, Ask::Claim(claim)) => take(run, claim, command, context),
-        (Status::Running, Ask::GiveBack(claim)) => give_back(run, command, claim, context),
-        (Status::Running, Ask::Release(Release { not_begun: true, .. })) => not_begun(run, command, context),
-        (Status::Running, Ask::Release(Release { not_begun: false, .. })) => {
-            event(Some(run), command, context, EventType::Released)
+        (Running, Ask::Update(update)) => update::updated(update, cx),
+        (Running, Ask::Complete(complete)) => ending::completed(complete, cx),
+        (Pending | Running, Ask::Abort(end)) => ending::ended(end, EventType::Aborted, cx),
+        (Pending | Running, Ask::Fail(end)) => ending::ended(end, EventType::Failed, cx),
+        (Pending, Ask::RequestAbort(request)) => ending::aborted_at_once(request, cx),
+        (Running, Ask::Claim(claim)) => claim::take(claim, cx),
+        (Running, Ask::GiveBack(claim)) => claim::give_back(claim, cx),
+        (Running, Ask::Release(Release { not_begun: true, .. })) => claim::not_begun(cx),
+        (Running, Ask::Release(Release { not_begun: false, .. })) => {
+            cx.makes(EventType::Released, Changes { supervision: lease::released(run, context), ..Changes::default() })
         }
         // No worker executes the run and could be asked.
-        (Status::Running, Ask::RequestAbort(_)) if run.is_at_rest() => {
-            event(Some(run), command, context, EventType::Aborted)
-        }
-        (Status::Running, Ask::RequestAbort(_)) if run.supervision.abort_request.is_some() => Ok(Decision::Unchanged),
-        (Status::Running, Ask::Suspend(_)) => suspension::suspend(run, command, context),
-        (Status::Running, Ask::Resume(resume)) => suspension::resume(run, resume, command, context),
-        (Status::Running, Ask::RequestAbort(_)) => event(Some(run), command, context, EventType::AbortRequested),
-        (Status::Pending | Status::Running, Ask::Sweep) => sweep(run, command, context),
-        (Status::Pending | Status::Running, Ask::Archive) => Err(Refusal::RunNotTerminal { run: run.summary() }),
+        (Running, Ask::RequestAbort(request)) if run.is_at_rest() => ending::aborted_at_once(request, cx),
+        (Running, Ask::RequestAbort(_)) if run.supervision.abort_request.is_some() => Ok(None),
+        (Running, Ask::RequestAbort(request)) => ending::requested(request, cx),
+        (Running, Ask::Suspend(suspend)) => suspension::suspend(suspend, cx),
+        (Running, Ask::Resume(resume)) => suspension::resume(resume, cx),
+        (Pending | Running, Ask::Sweep) => ending::swept(cx),
+        (Pending | Running, Ask::Archive) => Err(Refusal::RunNotTerminal { run: run.summary() }),
         (
-            Status::Pending | Status::Completed | Status::Aborted | Status::Failed,
+            Pending | Completed | Aborted | Failed,
             Ask::Update(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::Suspend(_) | Ask::Resume(_),
         ) => Err(Refusal::RunNotRunning { run: run.summary() }),
-        (Status::Pending | Status::Aborted | Status::Failed, Ask::Complete(_)) => {
-            Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Completed })
-        }
-        (Status::Completed | Status::Aborted | Status::Failed, Ask::Start(Start { deferred: true, .. })) => {
-            Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Pending })
-        }
-        (
-            Status::Completed | Status::Aborted | Status::Failed,
-            Ask::Start(Start { deferred: false, .. }) | Ask::Claim(_),
-        ) => Err(Refusal::InvalidTransition { run: run.summary(), to: Status::Running }),
+        (Pending | Aborted | Failed, Ask::Complete(_)) => refused(Completed),
+        (Completed | Aborted | Failed, Ask::Start(Start { deferred: true, .. })) => refused(Pending),
+        (Completed | Aborted | Failed, Ask::Start(_) | Ask::Claim(_)) => refused(Running),
     }
 }
 
@@ -137,17 +149,6 @@ fn refused_whatever_it_brings(run: Option<&Run>, command: &Command, context: &Co
     }
     may_write(run, command, context)?;
     at_revision(Some(run), command)
-}
-
-/// Ends a run that is due, as what is due first ends it.
-fn sweep(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
-    match Due::of(run, context).map(Due::leads_to) {
-        None => Ok(Decision::Unchanged),
-        Some(Status::Failed) => event(Some(run), command, context, EventType::Failed),
-        Some(Status::Pending | Status::Running | Status::Completed | Status::Aborted) => {
-            event(Some(run), command, context, EventType::Aborted)
-        }
-    }
 }
 
 /// Who writes to a run holds its lease, where it has one, and is its owner. An approval comes from another, and so may
@@ -175,13 +176,6 @@ fn replayed(command: &Command, context: &Context<'_>) -> Result<Option<Revision>
     }
 }
 
-fn existing<'a>(run: Option<&'a Run>, command: &Command) -> Result<Option<&'a Run>, Refusal> {
-    match run {
-        None if !matches!(command.ask, Ask::Start(_)) => Err(Refusal::RunNotFound { key: command.key.clone() }),
-        Some(_) | None => Ok(run),
-    }
-}
-
 fn at_revision(run: Option<&Run>, command: &Command) -> Result<(), Refusal> {
     match command.expected_revision {
         Some(expected) if expected != run.map_or(Revision::NONE, |run| run.revision) => {
@@ -191,43 +185,28 @@ fn at_revision(run: Option<&Run>, command: &Command) -> Result<(), Refusal> {
     }
 }
 
-/// The event that a permitted command makes, and the run that it leads to, which must keep the limits.
-fn event(
-    run: Option<&Run>,
-    command: &Command,
-    context: &Context<'_>,
-    event_type: EventType,
-) -> Result<Decision, Refusal> {
-    let at = run.map_or(context.now, |run| context.now.max(run.updated_at));
-    let mut changes = changes(run, command, context, event_type, at);
-    phases::add(run, command, context, event_type, &mut changes)?;
-    suspension::add(run, command, context, (event_type, at), &mut changes)?;
-    changes.supervision.to_grantee = lease::is_grantee_named(command, &changes);
-    if event_type == EventType::Updated && changes == Changes::default() {
-        return Ok(Decision::Unchanged);
+/// Refuses what would take the run beyond its limits.
+fn within_limits(run: &Run, changes: &Changes) -> Result<(), Refusal> {
+    let mut violations = Vec::new();
+    if run.labels.len() > LABELS_MAX {
+        let found = run.labels.len();
+        violations
+            .push(Violation::new("labels", format!("the run would have {found} labels; the limit is {LABELS_MAX}")));
     }
-    changes.supervision.executor = if lease::is_executor_left(run, command, event_type, &changes) {
-        Some(crate::domain::Executor::Grantee)
-    } else {
-        suspension::is_executor_shown(run, command, &changes).then_some(crate::domain::Executor::Caller)
-    };
-    let from = run.map(|run| run.status);
-    let to = event_type.facts().leads_to.or(from).or(command.ask.facts().leads_to);
-    let mut event = Event {
-        key: command.key.clone(),
-        revision: run.map_or(Revision::FIRST, |run| run.revision.next()),
-        at,
-        steady_ahead_micros: context.steady.ahead_of(at),
-        request_id: command.request.as_ref().map(|request| request.id.clone()),
-        event_type,
-        from,
-        to: to.expect("a start leads somewhere, and all else has a run"),
-        principal: command.principal.clone(),
-        trace: command.trace,
-        changes,
-    };
-    let mut next = evolve(run.cloned(), &event);
-    phases::name(&mut event, &mut next, context.sides.lifecycle);
-    within_limits(&next, &event.changes)?;
-    Ok(Decision::Apply(Box::new(event), Box::new(next)))
+    let links = usize::try_from(run.all_links()).unwrap_or(usize::MAX);
+    if links > LINKS_MAX && changes.refinements.as_ref().is_some_and(|refinements| !refinements.links.is_empty()) {
+        violations.push(Violation::new("links", format!("the run would have {links} links; the limit is {LINKS_MAX}")));
+    }
+    if !changes.metadata.is_empty() {
+        let bytes = run.metadata.bytes();
+        if bytes > METADATA_BYTES_MAX {
+            violations.push(Violation::new(
+                "metadata",
+                format!(
+                    "the run would have {bytes} bytes of metadata as compact JSON; the limit is {METADATA_BYTES_MAX}"
+                ),
+            ));
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(Refusal::InvalidFields(violations)) }
 }

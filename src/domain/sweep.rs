@@ -5,7 +5,7 @@
 //! so a late report may follow such an end.
 
 use super::decision::Context;
-use super::{Run, Status, Time};
+use super::{EventType, Run, Status, Time};
 
 /// The reason for which the authority ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,11 +58,11 @@ impl Due {
         over.min().map(|(_, due)| due)
     }
 
-    /// The status that the reason leads to.
-    pub(super) fn leads_to(self) -> Status {
+    /// The event by which the reason ends its run.
+    pub(super) fn event_type(self) -> EventType {
         match self {
-            Self::NotStarted | Self::TooLong | Self::GraceOver | Self::SuspensionOver => Status::Aborted,
-            Self::NotClaimed | Self::Orphaned => Status::Failed,
+            Self::NotStarted | Self::TooLong | Self::GraceOver | Self::SuspensionOver => EventType::Aborted,
+            Self::NotClaimed | Self::Orphaned => EventType::Failed,
         }
     }
 

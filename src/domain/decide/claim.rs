@@ -1,10 +1,16 @@
 //! The rules of claims: which run a claim takes, and which claim is given back.
 
-use super::event;
-use crate::domain::decision::{Context, Decision};
+use super::effect::{Cx, Permitted};
+use super::ending::{as_requested, concluded};
+use super::lease::{granted, released};
+use super::phases::given;
+use super::room::leaves_room;
+use super::suspension::given_back;
+use crate::domain::decision::Context;
 use crate::domain::sides::claims::sent_id;
 use crate::domain::{
-    Ask, Claim, Claimed, Command, EventType, GiveBack, HeldLease, LabelValue, MaxRunning, Refusal, Run, RunId,
+    Ask, Changes, Claim, Claimed, Command, EventType, GiveBack, HeldLease, Ready, Refusal, Run, SupervisionChange,
+    Unbegun,
 };
 
 /// Refuses a claim whose claimer's own request has had its effect already, on any run.
@@ -19,8 +25,15 @@ pub(super) fn claimed_before(command: &Command, context: &Context<'_>) -> Result
     }
 }
 
+/// Starts a pending run.
+pub(super) fn start(claim: &Claim, cx: Cx<'_>) -> Permitted {
+    leaves_room(cx.run, claim.max_running.as_ref(), cx.context)?;
+    cx.makes(EventType::Started, claimed(claim, cx))
+}
+
 /// Takes a running run: one that is ready after a suspension, or one that its last holder lost or let go.
-pub(super) fn take(run: &Run, claim: &Claim, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
+pub(super) fn take(claim: &Claim, cx: Cx<'_>) -> Permitted {
+    let Cx { run, context, .. } = cx;
     if run.is_ready() {
         if claim.only.is_some_and(|take| !take.takes_ready(run)) {
             return Err(Refusal::run_suspended(run));
@@ -29,8 +42,26 @@ pub(super) fn take(run: &Run, claim: &Claim, command: &Command, context: &Contex
     } else {
         free(run, claim, context)?;
     }
-    let resumes = run.suspension().is_some();
-    event(Some(run), command, context, if resumes { EventType::Resumed } else { EventType::Claimed })
+    let Some(suspension) = run.suspension() else { return cx.makes(EventType::Claimed, claimed(claim, cx)) };
+    let refinements = suspension.resumption.as_deref().and_then(|said| given(said, cx).boxed());
+    cx.makes(EventType::Resumed, Changes { refinements, ..claimed(claim, cx) })
+}
+
+/// The claimer that takes over a run which another executed becomes its owner; a run that waits may have an owner
+/// already.
+fn claimed(claim: &Claim, Cx { run, command, context, .. }: Cx<'_>) -> Changes {
+    let owner = run.agent_id.as_ref();
+    let awaited = run.awaits_claim();
+    let takes_over = owner.is_none() || !awaited || run.is_for_any_worker();
+    let agent_id = command.principal.agent_id.clone().filter(|agent_id| takes_over && Some(agent_id) != owner);
+    let unbegun = Unbegun { owner: agent_id.as_ref().map(|_| owner.cloned().unwrap_or_default()) };
+    let supervision = SupervisionChange {
+        lease: Some(granted(Some(run), context, claim.lease_ttl_ms)),
+        // A run that was executed before is begun.
+        unbegun: awaited.then(|| Box::new(unbegun)),
+        ..SupervisionChange::default()
+    };
+    Changes { agent_id, supervision, ..Changes::default() }
 }
 
 /// Refuses a claim of a running run whose lease is held, and a claim that takes only waiting runs.
@@ -46,47 +77,39 @@ fn free(run: &Run, claim: &Claim, context: &Context<'_>) -> Result<(), Refusal> 
     Err(Refusal::LeaseHeld { epoch, expires_at, ready: false, run: run.summary() })
 }
 
-/// Refuses a claim where as many runs with the same value of a label are running as it allows.
-pub(super) fn leaves_room(run: &Run, max: Option<&MaxRunning>, context: &Context<'_>) -> Result<(), Refusal> {
-    let Some(max) = max else { return Ok(()) };
-    let Some(LabelValue { value, .. }) = LabelValue::of(run, &max.label) else { return Ok(()) };
-    // A run that kept its slot takes no other one.
-    let mut running: Vec<RunId> = context.sides.running.iter().filter(|other| **other != run.run_id).cloned().collect();
-    let room = u32::try_from(running.len()).is_ok_and(|running| running < max.limit);
-    if room {
-        return Ok(());
-    }
-    running.sort_unstable();
-    Err(Refusal::MaxRunning { max: max.clone(), value, running, run: run.summary() })
-}
-
 /// Gives an unreceived claim back. A holder that has renewed its lease has received the claim, even if an answer was
 /// lost.
-pub(super) fn give_back(
-    run: &Run,
-    command: &Command,
-    claim: &GiveBack,
-    context: &Context<'_>,
-) -> Result<Decision, Refusal> {
+pub(super) fn give_back(claim: &GiveBack, cx: Cx<'_>) -> Permitted {
+    let Cx { run, command, context, .. } = cx;
     let of_this_claim = |claimed: &Claimed| {
         claimed.key == command.key && claimed.epoch == claim.lease_epoch && claimed.replays == claim.replays
     };
     if claim.request.is_some() && !context.sides.claimed.is_some_and(of_this_claim) {
         // The claimer has asked again: the call that answers the repetition finds out whether that answer was received.
-        return Ok(Decision::Unchanged);
+        return Ok(None);
     }
     let is_renewed = |lease: &HeldLease| lease.renewed && lease.epoch == run.supervision.epoch();
     if context.sides.lease.as_ref().is_some_and(is_renewed) {
-        return Ok(Decision::Unchanged);
+        return Ok(None);
     }
-    not_begun(run, command, context)
+    not_begun(cx)
 }
 
 /// Makes a run ready whose claim was not begun; or ends it, where an abort was requested meanwhile.
-pub(super) fn not_begun(run: &Run, command: &Command, context: &Context<'_>) -> Result<Decision, Refusal> {
-    if run.supervision.unbegun.is_none() {
-        return Err(Refusal::RunBegun { run: run.summary() });
+pub(super) fn not_begun(cx: Cx<'_>) -> Permitted {
+    let Cx { run, context, at, .. } = cx;
+    let Some(unbegun) = &run.supervision.unbegun else { return Err(Refusal::RunBegun { run: run.summary() }) };
+    if run.supervision.abort_request.is_some() {
+        return cx.makes(EventType::Aborted, concluded(as_requested(run), false, cx));
     }
-    let ends = run.supervision.abort_request.is_some();
-    event(Some(run), command, context, if ends { EventType::Aborted } else { EventType::Ready })
+    let (ready, refinements) = given_back(cx).map_or_else(
+        || {
+            let deadline = run.start_timeout_micros().map(|timeout| at.plus_micros(timeout));
+            (Ready { at, deadline, not_begun: true }, None)
+        },
+        |(ready, change)| (ready, change.boxed()),
+    );
+    let supervision = SupervisionChange { ready: Some(Box::new(ready)), ..released(run, context) };
+    let agent_id = unbegun.owner.clone();
+    cx.makes(EventType::Ready, Changes { agent_id, supervision, refinements, ..Changes::default() })
 }

@@ -3,7 +3,9 @@
 //! takes in [`claim`](super::claim).
 
 use crate::domain::decision::Context;
-use crate::domain::{Ask, Asker, Changes, Command, EventType, Facts, Lease, LeaseEpoch, Refusal, Run};
+use crate::domain::{
+    Asker, Changes, Command, Executor, Facts, Lease, LeaseEpoch, Refusal, Run, Status, SupervisionChange,
+};
 
 /// Refuses an ask that only the lease's holder may make, unless it names the run's own lease and no older one: a worker
 /// that lost its lease may still believe to hold it. A claim may name the lease that it means to follow.
@@ -27,12 +29,6 @@ pub(super) fn holds_lease(run: &Run, command: &Command) -> Result<(), Refusal> {
     }
 }
 
-/// Whether the command is a report by the worker that executes the run: an abort is open to every caller, and is such a
-/// report only under a lease.
-pub(super) fn is_the_holders(command: &Command) -> bool {
-    if let Ask::Abort(abort) = &command.ask { abort.lease_epoch.is_some() } else { true }
-}
-
 /// Refuses an ask whose epoch is not the run's. `needs_lease`: the ask makes no sense without a lease.
 pub(in crate::domain) fn lease_is(
     run: &Run,
@@ -53,16 +49,47 @@ pub(super) fn is_grantee_named(command: &Command, changes: &Changes) -> bool {
     is_granted && command.principal.identity.is_some()
 }
 
+/// Who joins those that executed the run, by an event with these changes.
+pub(super) fn executor(run: Option<&Run>, command: &Command, changes: &Changes) -> Option<Executor> {
+    if is_executor_left(run, command, changes) {
+        Some(Executor::Grantee)
+    } else {
+        is_executor_shown(run, command, changes).then_some(Executor::Caller)
+    }
+}
+
 /// Whether an event ends the lease of a caller who has proved an identity, and executed the run: not one that gives back what
 /// it never began.
-pub(super) fn is_executor_left(run: Option<&Run>, command: &Command, event_type: EventType, changes: &Changes) -> bool {
+fn is_executor_left(run: Option<&Run>, command: &Command, changes: &Changes) -> bool {
     let Some(supervision) = run.map(|run| &run.supervision) else { return false };
     let is_ended = changes.supervision.lease.is_some_and(|lease| !lease.resting);
-    let is_given_back = supervision.unbegun.is_some() && event_type == EventType::Ready;
+    let is_given_back = supervision.unbegun.is_some() && changes.supervision.ready.is_some();
     let earlier = supervision.grantee.as_deref().and_then(|grantee| grantee.identity.as_ref());
     let next = command.principal.identity.as_ref().filter(|_| changes.supervision.to_grantee);
     let is_new = |earlier| next != Some(earlier) && !supervision.executed_by.contains(earlier);
     is_ended && !is_given_back && earlier.is_some_and(is_new)
+}
+
+/// Whether an event shows a caller with a proven identity to execute its run without a lease, which the run does not know
+/// of it: who starts such a run, or reports it before it waits. Nothing else tells who executes it.
+fn is_executor_shown(run: Option<&Run>, command: &Command, changes: &Changes) -> bool {
+    let Some(identity) = &command.principal.identity else { return false };
+    let supervision = run.map(|run| &run.supervision);
+    let has_lease = changes.supervision.lease.is_some() || supervision.is_some_and(|all| all.lease.is_some());
+    let is_running = run.is_some_and(|run| run.status == Status::Running && !run.is_at_rest());
+    let agent_id = command.principal.agent_id.as_ref();
+    let is_owner = agent_id.is_some() && run.and_then(|run| run.agent_id.as_ref()) == agent_id;
+    let asker = command.ask.facts().asker;
+    // Others may suspend it as well: who names its owner does so itself.
+    let goes_on = asker == Asker::Worker || asker == Asker::Suspender && is_owner;
+    let executes = asker == Asker::Starter || is_running && goes_on;
+    executes && !has_lease && !supervision.is_some_and(|all| all.was_executed_by(identity))
+}
+
+/// Gives a lease up. The new epoch has no holder: the writes of the last holder are refused from here on.
+pub(super) fn released(run: &Run, context: &Context<'_>) -> SupervisionChange {
+    let released = |lease: Lease| Lease { released: true, ..granted(Some(run), context, lease.ttl_ms) };
+    SupervisionChange { lease: run.supervision.lease.map(released), ..SupervisionChange::default() }
 }
 
 /// The lease that follows the run's last one.

@@ -2,17 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::suspension::{self, leaves, starts_in};
+use super::effect::Cx;
 use crate::domain::decision::Context;
 use crate::domain::lifecycle::{LifecycleName, LimitThen, Requirement};
 use crate::domain::sides::lifecycles;
 use crate::domain::{
-    Ask, Brought, Changes, Command, Declared, Event, EventType, LifecycleFound, Refinements, RefinementsChange,
-    Refusal, Run, RunKey, Start, Status, Violation,
+    Command, Declared, Event, EventType, LifecycleFound, Link, Refinements, RefinementsChange, Refusal, Resumption,
+    Run, RunKey, Start, Violation,
 };
-
-/// The `reason_code` of a run that was aborted because it would have begun one iteration too many.
-pub(in crate::domain) const ITERATION_LIMIT: &str = "ITERATION_LIMIT";
 
 /// What a late completion lacks that comes in a phase where its run may not complete, as the report says it.
 const PHASE: &str = "PHASE";
@@ -42,33 +39,54 @@ pub(super) fn has_lifecycle(run: Option<&Run>, command: &Command, context: &Cont
     }
 }
 
-/// The step of a run from one phase and iteration to another.
-#[derive(Default)]
-pub(super) struct Step<'a> {
-    /// The phase that the command names, where the run is not in it.
-    to: Option<&'a str>,
-    /// The iteration after it, where it is another.
-    iteration: Option<u32>,
+/// What a command says of where its run is to stand.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Said<'a> {
+    pub(super) phase: Option<&'a str>,
+    pub(super) iteration: Option<u32>,
     /// The limit of iterations, where the command raises it.
-    raised: Option<u32>,
+    pub(super) max_iterations: Option<u32>,
+}
+
+/// The step of a run from one phase and iteration to another.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Step<'a> {
+    /// The phase that the run comes to, where it is not in it.
+    pub(super) to: Option<&'a str>,
+    /// The iteration after it, where it is another.
+    pub(super) iteration: Option<u32>,
+    /// Whether the command names a phase, be it the one that the run is in.
+    is_named: bool,
+    /// The limit that the step is above, and what that leads to.
+    pub(super) above: Option<(u32, LimitThen)>,
+}
+
+impl<'a> Cx<'a> {
+    /// The step that a command makes by what it says.
+    pub(super) fn step(self, said: Said<'a>) -> Result<Step<'a>, Refusal> {
+        Step::new(Some(self.run), said, self.declared(), &self.command.key)
+    }
 }
 
 impl<'a> Step<'a> {
-    pub(super) fn of(run: Option<&Run>, command: &'a Command, context: &Context<'a>) -> Result<Self, Refusal> {
-        let declared = context.sides.lifecycle.declared();
+    pub(super) fn new(
+        run: Option<&Run>,
+        said: Said<'a>,
+        declared: Option<&Declared>,
+        key: &RunKey,
+    ) -> Result<Self, Refusal> {
         let stands = run.and_then(|run| run.refinements.as_deref());
         let from = stands.and_then(|stands| stands.phase.as_deref());
-        let brought = command.ask.brought();
-        let to = brought.phase.filter(|to| Some(*to) != from);
+        let to = said.phase.filter(|to| Some(*to) != from);
         if let (Some(declared), Some(to)) = (declared, to)
             && !declared.lifecycle.allowed(from).any(|allowed| allowed == to)
         {
-            return Err(invalid_phase(declared, &command.key, run, to, false));
+            return Err(invalid_phase(declared, key, run, to, false));
         }
         let iteration = stands.map_or(0, |stands| stands.iteration);
         let iterates = declared.is_some_and(|declared| declared.lifecycle.iterates.is_some());
         let refused = |description: String| Refusal::InvalidFields(vec![Violation::new("iteration", description)]);
-        let next = match brought.iteration {
+        let next = match said.iteration {
             Some(_) if iterates => {
                 return Err(refused("must be absent: the run's lifecycle counts its iterations".to_owned()));
             }
@@ -81,172 +99,120 @@ impl<'a> Step<'a> {
                 iteration.saturating_add(u32::from(again))
             }
         };
-        let raised = if let Ask::Resume(resume) = &command.ask { resume.max_iterations } else { None };
-        Ok(Self { to, iteration: Some(next).filter(|next| *next != iteration), raised })
+        let above = stands.and_then(|stands| {
+            let max = said.max_iterations.or(stands.max_iterations).filter(|max| next > *max && next != iteration)?;
+            Some((max, stands.max_iterations_then.unwrap_or_default()))
+        });
+        Ok(Self { to, iteration: Some(next).filter(|next| *next != iteration), is_named: said.phase.is_some(), above })
+    }
+
+    /// The step to a phase, without another iteration.
+    pub(super) fn to(phase: &'a str, cx: Cx<'_>) -> Self {
+        Self { to: Some(phase).filter(|to| cx.phase().is_none_or(|from| from != to)), ..Self::default() }
     }
 
     /// The kind of suspension that the step's phase is.
-    pub(super) fn suspends(&self, context: &Context<'a>) -> Option<&'a str> {
-        let declared = context.sides.lifecycle.declared()?;
-        declared.lifecycle.phase(self.to?)?.suspends.as_deref()
+    pub(super) fn suspends(&self, declared: Option<&'a Declared>) -> Option<&'a str> {
+        declared?.lifecycle.phase(self.to?)?.suspends.as_deref()
     }
 
-    /// The limit that the step is above, and what that leads to.
-    pub(super) fn above(&self, run: Option<&Run>) -> Option<(u32, LimitThen)> {
-        let stands = run?.refinements.as_deref()?;
-        let max = self.raised.or(stands.max_iterations).filter(|max| self.iteration.is_some_and(|next| next > *max))?;
-        Some((max, stands.max_iterations_then.unwrap_or_default()))
+    /// The step of a run that goes on: above its limit it makes none.
+    pub(super) fn goes_on(self, run: &Run) -> Result<Self, Refusal> {
+        let Some((max_iterations, _)) = self.above else { return Ok(self) };
+        let iteration = self.iteration.unwrap_or(max_iterations);
+        Err(Refusal::IterationLimit { iteration, max_iterations, run: run.summary() })
     }
-}
 
-/// Whether a command says something of phases and iterations: most do not.
-fn says_where_its_run_stands(ask: &Ask) -> bool {
-    let Brought { phase, iteration, max_iterations, max_iterations_then, .. } = ask.brought();
-    phase.is_some() || iteration.is_some() || max_iterations.is_some() || max_iterations_then.is_some()
-}
+    /// The step of a run that ends with it, or is suspended. Where a limit aborts or suspends the run, that happens in any
+    /// case: by the caller's word, which comes first, or by the limit. The run stays where it stands.
+    pub(super) fn stays(self, run: &Run) -> Result<Self, Refusal> {
+        match self.above {
+            None => Ok(self),
+            Some((_, LimitThen::Refuse)) => self.goes_on(run),
+            Some((_, LimitThen::Abort | LimitThen::Suspend)) => Ok(Self::default()),
+        }
+    }
 
-/// Adds to an event's changes where the run stands after it.
-pub(super) fn add(
-    run: Option<&Run>,
-    command: &Command,
-    context: &Context<'_>,
-    event_type: EventType,
-    changes: &mut Changes,
-) -> Result<(), Refusal> {
-    if event_type == EventType::LateReported {
-        reported_late(run, command, context, changes);
-    }
-    let facts = event_type.facts();
-    if !facts.moves {
-        return Ok(());
-    }
-    let ends = facts.leads_to.is_some_and(Status::is_terminal);
-    if let (EventType::Resumed, Ask::Claim(_), Some(run)) = (event_type, &command.ask, run) {
-        given(run, context, changes);
-        return Ok(());
-    }
-    has_lifecycle(run, command, context)?;
-    let declared = context.sides.lifecycle.declared();
-    if declared.is_none() && !says_where_its_run_stands(&command.ask) {
-        return Ok(());
-    }
-    let mut change = changes.refinements.take().map(|change| *change).unwrap_or_default();
-    if let (None, Ask::Start(start)) = (run, &command.ask) {
-        created(start, declared, &mut change)?;
-    }
-    // Where the lifecycle says which phase such a suspension leads to, what the call says of one is dropped.
-    let is_moved = matches!(&command.ask, Ask::Suspend(suspend)
-        if declared.is_some_and(|declared| declared.lifecycle.on_suspend.contains_key(&suspend.kind)));
-    let mut step = if is_moved { Step::default() } else { Step::of(run, command, context)? };
-    let mut is_named = !is_moved && command.ask.brought().phase.is_some();
-    let suspends = event_type == EventType::Suspended;
-    let to = if suspends { moved(run, command, context, &step) } else { None };
-    if let (Some((max_iterations, then)), Some(run)) = (step.above(run), run) {
-        // Where that aborts or suspends the run, it ends in any case: by the caller's word, which comes first, or by
-        // this. It stays where it stands.
-        if !(ends || suspends) || then == LimitThen::Refuse {
-            let iteration = step.iteration.unwrap_or(max_iterations);
-            return Err(Refusal::IterationLimit { iteration, max_iterations, run: run.summary() });
-        }
-        (step, is_named) = (Step::default(), false);
-    }
-    if let Some(to) = to {
-        let stands = run.and_then(|run| run.refinements.as_ref()?.phase.as_deref());
-        step = Step { to: Some(to).filter(|to| Some(*to) != stands), ..Step::default() };
-    }
-    match (&command.ask, run) {
-        (Ask::Start(_), _) => starts_in(&step, context)?,
-        (Ask::Resume(resume), Some(run)) => {
-            leaves(run, resume, command, context)?;
-            change.max_iterations = resume.max_iterations;
-        }
-        _ => {}
-    }
-    if let (Some(declared), Some(run)) = (declared, run)
-        && event_type != EventType::Resumed
-    {
-        change.met = met(declared, run, &command.ask);
-        if event_type == EventType::Completed {
-            may_complete(declared, run, step.to)?;
-            is_complete(declared, run, &change.met)?;
+    /// Adds the step to an event's changes.
+    pub(super) fn put(&self, change: &mut RefinementsChange) {
+        change.iteration = self.iteration;
+        if let Some(to) = self.to {
+            change.phase = Some(to.to_owned());
         }
     }
-    change.iteration = step.iteration;
-    change.phase = step.to.map(str::to_owned).or(change.phase);
-    if let (true, false, Some(declared)) = (ends, is_named, declared) {
-        let stands = run.and_then(|run| run.refinements.as_ref()?.phase.as_ref());
+
+    /// Adds the step of a run that ends: to the phase that was named, or to the one that its lifecycle has at the end.
+    /// `presumed`: only what the authority concluded is reported late, and judged by the phase before.
+    pub(super) fn ends(&self, cx: Cx<'_>, presumed: bool, change: &mut RefinementsChange) {
+        self.put(change);
+        let Some(declared) = cx.declared().filter(|_| !self.is_named) else { return };
         let at_end = declared.lifecycle.at_end.as_ref();
-        change.phase = at_end.cloned().filter(|at_end| Some(at_end) != stands);
-        // Only what the authority concluded is reported late.
-        change.ended_in = stands.cloned().filter(|_| at_end.is_some() && changes.supervision.presumed);
+        change.phase = at_end.cloned().filter(|at_end| Some(at_end) != cx.phase());
+        change.ended_in = cx.phase().cloned().filter(|_| at_end.is_some() && presumed);
     }
-    changes.refinements = change.boxed();
-    Ok(())
-}
-
-/// The phase that a suspension moves its run to, from every phase; none: it leaves the run where it is.
-fn moved<'a>(run: Option<&Run>, command: &'a Command, context: &Context<'a>, step: &Step<'a>) -> Option<&'a str> {
-    let declared = context.sides.lifecycle.declared()?;
-    let kind = suspension::kind(run?, command, context, step)?;
-    declared.lifecycle.on_suspend.get(kind).map(String::as_str)
 }
 
 /// A claim of a ready run applies what was said when it was made ready, and checked then.
-fn given(run: &Run, context: &Context<'_>, changes: &mut Changes) {
-    let Some(resumption) = suspension::given(run) else { return };
-    let stands = run.refinements.as_deref();
-    let from = stands.and_then(|stands| stands.phase.as_deref());
-    let mut change = changes.refinements.take().map(|change| *change).unwrap_or_default();
-    change.max_iterations = resumption.max_iterations;
+pub(super) fn given(resumption: &Resumption, cx: Cx<'_>) -> RefinementsChange {
+    let mut change = RefinementsChange { max_iterations: resumption.max_iterations, ..RefinementsChange::default() };
+    let from = cx.phase().map(String::as_str);
     if let Some(to) = resumption.phase.clone().filter(|to| Some(to.as_str()) != from) {
-        let declared = context.sides.lifecycle.declared();
-        if declared.is_some_and(|declared| declared.lifecycle.iterates(from, &to)) {
-            change.iteration = stands.map(|stands| stands.iteration.saturating_add(1));
+        if cx.declared().is_some_and(|declared| declared.lifecycle.iterates(from, &to)) {
+            change.iteration = cx.run.refinements.as_ref().map(|stands| stands.iteration.saturating_add(1));
         }
         change.phase = Some(to);
     }
-    changes.refinements = change.boxed();
+    change
 }
 
-/// A run begins in the initial phase, or where there is no lifecycle in the one that is named.
-/// A start may set limits where its lifecycle sets none, and may set lower ones.
-fn created(start: &Start, declared: Option<&Declared>, change: &mut RefinementsChange) -> Result<(), Refusal> {
-    change.max_iterations = start.max_iterations;
-    change.max_iterations_then = start.max_iterations_then;
-    if let Some(Declared { pin, lifecycle, .. }) = declared {
-        change.lifecycle = Some(pin.clone());
-        change.phase = lifecycle.initial().map(str::to_owned);
-        change.max_iterations = start.max_iterations.or(lifecycle.max_iterations);
-        change.max_iterations_then = start.max_iterations_then.or(lifecycle.max_iterations_then);
-        let mut violations = Vec::new();
-        if let (Some(asked), Some(max)) = (start.max_iterations, lifecycle.max_iterations)
-            && asked > max
-        {
-            violations.push(Violation::new("max_iterations", format!("is {asked}; {} allows {max}", pin.id)));
-        }
-        if let (Some(asked), Some(then)) = (start.max_iterations_then, lifecycle.max_iterations_then)
-            && asked != then
-        {
-            let (asked, then) = (asked.name(), then.name());
-            violations.push(Violation::new("max_iterations_then", format!("is {asked}; {} says {then}", pin.id)));
-        }
-        if !violations.is_empty() {
-            return Err(Refusal::InvalidFields(violations));
-        }
+/// A run with a lifecycle begins in its initial phase, unless the start names one. A start may set limits where its
+/// lifecycle sets none, and may set lower ones.
+pub(super) fn created(
+    start: &Start,
+    declared: Option<&Declared>,
+    change: &mut RefinementsChange,
+) -> Result<(), Refusal> {
+    let Some(Declared { pin, lifecycle, .. }) = declared else { return Ok(()) };
+    change.lifecycle = Some(pin.clone());
+    change.phase = lifecycle.initial().map(str::to_owned);
+    change.max_iterations = start.max_iterations.or(lifecycle.max_iterations);
+    change.max_iterations_then = start.max_iterations_then.or(lifecycle.max_iterations_then);
+    let mut violations = Vec::new();
+    if let (Some(asked), Some(max)) = (start.max_iterations, lifecycle.max_iterations)
+        && asked > max
+    {
+        violations.push(Violation::new("max_iterations", format!("is {asked}; {} allows {max}", pin.id)));
     }
-    Ok(())
+    if let (Some(asked), Some(then)) = (start.max_iterations_then, lifecycle.max_iterations_then)
+        && asked != then
+    {
+        let (asked, then) = (asked.name(), then.name());
+        violations.push(Violation::new("max_iterations_then", format!("is {asked}; {} says {then}", pin.id)));
+    }
+    if violations.is_empty() { Ok(()) } else { Err(Refusal::InvalidFields(violations)) }
 }
 
 /// What the links of an ask bring of that which the completion requires, and the run does not have. A link that the run
 /// has is brought anew by whoever names it: it may have as many as it can.
-fn met(declared: &Declared, run: &Run, ask: &Ask) -> BTreeSet<Requirement> {
-    let has = |wanted: &Requirement| run.refinements.as_ref().is_some_and(|stands| stands.met.contains(wanted));
+pub(super) fn met(cx: Cx<'_>, added: &[Link]) -> BTreeSet<Requirement> {
+    let Some(declared) = cx.declared() else { return BTreeSet::new() };
     let brings = |wanted: &Requirement| match wanted {
         Requirement::Report => false,
-        Requirement::Link(rel) => ask.brought().added.iter().any(|link| link.rel == *rel),
+        Requirement::Link(rel) => added.iter().any(|link| link.rel == *rel),
     };
-    let requires = declared.lifecycle.completion_requires.iter();
-    requires.filter(|wanted| !has(wanted) && brings(wanted)).cloned().collect()
+    lacking(declared, cx.run, &BTreeSet::new()).filter(|wanted| brings(wanted)).cloned().collect()
+}
+
+/// The refusal of a completion in a phase where the run may not complete, or without what its lifecycle requires.
+pub(super) fn incomplete(step: &Step<'_>, cx: Cx<'_>, brought: &BTreeSet<Requirement>) -> Option<Refusal> {
+    let (declared, run) = (cx.declared()?, cx.run);
+    if let Err(refusal) = may_complete(declared, run, step.to) {
+        return Some(refusal);
+    }
+    let missing: Vec<_> = lacking(declared, run, brought).cloned().collect();
+    let went_on = run.refinements.as_ref().is_some_and(|stands| stands.resumed_from.is_some());
+    let lifecycle = declared.pin.id.clone();
+    (!missing.is_empty()).then(|| Refusal::CompletionIncomplete { lifecycle, missing, went_on, run: run.summary() })
 }
 
 fn may_complete(declared: &Declared, run: &Run, to: Option<&str>) -> Result<(), Refusal> {
@@ -257,45 +223,29 @@ fn may_complete(declared: &Declared, run: &Run, to: Option<&str>) -> Result<(), 
     }
 }
 
-fn is_complete(declared: &Declared, run: &Run, brought: &BTreeSet<Requirement>) -> Result<(), Refusal> {
-    let missing: Vec<_> = lacking(declared, run, brought).cloned().collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let went_on = run.refinements.as_ref().is_some_and(|stands| stands.resumed_from.is_some());
-    Err(Refusal::CompletionIncomplete { lifecycle: declared.pin.id.clone(), missing, went_on, run: run.summary() })
-}
-
-/// Notes what a late completion lacks, which is taken all the same: what is true is kept, and is no outcome.
-fn reported_late(run: Option<&Run>, command: &Command, context: &Context<'_>, changes: &mut Changes) {
-    let (Some(run), Some(declared), Ask::Complete(_)) = (run, context.sides.lifecycle.declared(), &command.ask) else {
-        return;
-    };
-    let Some(report) = &mut changes.supervision.late_report else { return };
-    let mut missing = Vec::new();
-    if !was_to_complete(declared, run, command, context) {
-        missing.push(PHASE.to_owned());
-    }
-    let brought = met(declared, run, &command.ask);
-    missing.extend(lacking(declared, run, &brought).map(|wanted| String::from(wanted.clone())));
-    report.lacks(&missing);
+/// What a late completion lacks, which is taken all the same: what is true is kept, and is no outcome.
+pub(super) fn lacks(named: Option<&str>, added: &[Link], cx: Cx<'_>) -> Vec<String> {
+    let Some(declared) = cx.declared() else { return Vec::new() };
+    let phase = Some(PHASE.to_owned()).filter(|_| !was_to_complete(declared, named, cx));
+    let brought = met(cx, added);
+    let missing = lacking(declared, cx.run, &brought).map(|wanted| String::from(wanted.clone()));
+    phase.into_iter().chain(missing).collect()
 }
 
 /// Whether a run that is reported as completed could have been, by the phase in which it ended. Where the end moved it and
 /// an earlier release did not note from which phase, nobody knows it: then no phase is taken for one that may complete.
-fn was_to_complete(declared: &Declared, run: &Run, command: &Command, context: &Context<'_>) -> bool {
-    let stands = run.refinements.as_deref();
-    let phase = stands.and_then(|stands| stands.phase.as_ref());
-    let ended_in = stands.and_then(|stands| stands.ended_in.clone());
-    let is_moved = phase.is_some() && phase == declared.lifecycle.at_end.as_ref();
+fn was_to_complete(declared: &Declared, named: Option<&str>, cx: Cx<'_>) -> bool {
+    let ended_in = cx.run.refinements.as_ref().and_then(|stands| stands.ended_in.clone());
+    let is_moved = cx.phase().is_some() && cx.phase() == declared.lifecycle.at_end.as_ref();
     if is_moved && ended_in.is_none() {
-        return declared.lifecycle.completes_in().is_none() && command.ask.brought().phase.is_none();
+        return declared.lifecycle.completes_in().is_none() && named.is_none();
     }
-    let mut before = run.clone();
+    let mut before = cx.run.clone();
     if let Some(stands) = before.refinements.as_mut().filter(|_| ended_in.is_some()) {
         stands.phase = ended_in;
     }
-    Step::of(Some(&before), command, context).is_ok_and(|step| may_complete(declared, &before, step.to).is_ok())
+    let step = Step::new(Some(&before), Said { phase: named, ..Said::default() }, Some(declared), &cx.command.key);
+    step.is_ok_and(|step| may_complete(declared, &before, step.to).is_ok())
 }
 
 /// What the completion requires, and the run does not have, nor the call brings.

@@ -117,11 +117,11 @@ pub(super) fn wanted(command: &Command) -> Option<&RunKey> {
     (!command.ask.brought().added.is_empty()).then_some(&command.key)
 }
 
-/// The links of a command that its run does not have.
-pub(in crate::domain) fn fresh(command: &Command, context: &Context<'_>) -> Vec<Link> {
+/// The links among these that the run does not have.
+pub(in crate::domain) fn fresh(added: &[Link], context: &Context<'_>) -> Vec<Link> {
     let mut known = context.sides.links.to_vec();
     let mut fresh = Vec::new();
-    for link in command.ask.brought().added {
+    for link in added {
         let key = link.key();
         if !known.contains(&key) {
             known.push(key);

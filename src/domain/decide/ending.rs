@@ -1,0 +1,117 @@
+//! The rules of ends: what is said of a run with its outcome, by whom it is ended, and what is told of one that the authority
+//! had ended.
+
+use super::effect::{Cx, Permitted, patched};
+use super::phases::{Said, Step, has_lifecycle, incomplete, lacks, met};
+use crate::domain::sides::contents;
+use crate::domain::sweep::Due;
+use crate::domain::{
+    AbortRequest, Changes, Complete, End, Ending, EventType, LateReport, RefinementsChange, RequestAbort, ResultDigest,
+    Run, Status, SupervisionChange,
+};
+
+/// The `reason_code` of a run that was aborted on request, without a report of its worker.
+const ABORT_REQUESTED: &str = "ABORT_REQUESTED";
+
+/// The `reason_code` of a run that was aborted because it would have begun one iteration too many.
+pub(in crate::domain) const ITERATION_LIMIT: &str = "ITERATION_LIMIT";
+
+/// A completion: in a phase where the run may complete, with what its lifecycle requires.
+pub(super) fn completed(complete: &Complete, cx: Cx<'_>) -> Permitted {
+    let Cx { run, command, context, .. } = cx;
+    has_lifecycle(Some(run), command, context)?;
+    let step = cx.step(Said { phase: complete.phase.as_deref(), ..Said::default() })?.stays(run)?;
+    let mut refinements = cx.left(complete.result.as_ref(), &complete.added);
+    refinements.met = met(cx, &complete.added);
+    if let Some(refusal) = incomplete(&step, cx, &refinements.met) {
+        return Err(refusal);
+    }
+    step.ends(cx, false, &mut refinements);
+    let metadata = patched(Some(run), &complete.metadata);
+    cx.makes(EventType::Completed, Changes { metadata, refinements: refinements.boxed(), ..Changes::default() })
+}
+
+/// An abort or a failure, as the caller says it.
+pub(super) fn ended(end: &End, event_type: EventType, cx: Cx<'_>) -> Permitted {
+    let Cx { run, command, context, .. } = cx;
+    has_lifecycle(Some(run), command, context)?;
+    let step = cx.step(Said { phase: end.phase.as_deref(), ..Said::default() })?.stays(run)?;
+    let mut refinements = cx.left(end.result.as_ref(), &[]);
+    step.ends(cx, false, &mut refinements);
+    let (ending, refinements) = (end.why.clone(), refinements.boxed());
+    cx.makes(event_type, Changes { ending, refinements, ..Changes::default() })
+}
+
+/// A request to abort a run that a worker executes, who is told of it.
+pub(super) fn requested(request: &RequestAbort, cx: Cx<'_>) -> Permitted {
+    let abort_request = Some(Box::new(asked(request, cx)));
+    let supervision = SupervisionChange { abort_request, ..SupervisionChange::default() };
+    cx.makes(EventType::AbortRequested, Changes { supervision, ..Changes::default() })
+}
+
+/// A request to abort a run that no worker executes: it ends at once.
+pub(super) fn aborted_at_once(request: &RequestAbort, cx: Cx<'_>) -> Permitted {
+    let abort_request = Some(Box::new(AbortRequest { deadline: None, ..asked(request, cx) }));
+    let supervision = SupervisionChange { abort_request, ..SupervisionChange::default() };
+    let ending = Ending { failure_reason: request.reason.clone(), reason_code: Some(ABORT_REQUESTED.to_owned()) };
+    cx.makes(EventType::Aborted, Changes { supervision, ..concluded(ending, false, cx) })
+}
+
+fn asked(request: &RequestAbort, Cx { command, at, .. }: Cx<'_>) -> AbortRequest {
+    let (by, reason) = (command.principal.clone(), request.reason.clone());
+    AbortRequest { at, by, reason, deadline: request.grace_ms.map(|grace| at.plus_ms(grace)) }
+}
+
+/// The end of a run that somebody asked to be aborted, and that would wait otherwise.
+pub(super) fn as_requested(run: &Run) -> Ending {
+    let request = run.supervision.abort_request.as_ref();
+    let failure_reason = request.and_then(|request| request.reason.clone());
+    Ending { failure_reason, reason_code: Some(ABORT_REQUESTED.to_owned()) }
+}
+
+/// Ends a run that is due, as what is due first ends it.
+pub(super) fn swept(cx: Cx<'_>) -> Permitted {
+    let Some(due) = Due::of(cx.run, cx.context) else { return Ok(None) };
+    let ending = Ending { failure_reason: Some(due.reason(cx.run)), reason_code: Some(due.reason_code().to_owned()) };
+    cx.makes(due.event_type(), concluded(ending, due.is_presumed(), cx))
+}
+
+/// An end of which nothing is said but its reason. `presumed`: the authority concludes it from silence.
+pub(super) fn concluded(ending: Ending, presumed: bool, cx: Cx<'_>) -> Changes {
+    concluded_at(Step::default(), ending, presumed, cx)
+}
+
+/// The same, of a run that ends with a step.
+pub(super) fn concluded_at(step: Step<'_>, ending: Ending, presumed: bool, cx: Cx<'_>) -> Changes {
+    let mut refinements = RefinementsChange::default();
+    step.ends(cx, presumed, &mut refinements);
+    let supervision = SupervisionChange { presumed, ..SupervisionChange::default() };
+    Changes { ending, supervision, refinements: refinements.boxed(), ..Changes::default() }
+}
+
+/// The first report by the last lease's holder on a run that the authority had ended.
+pub(super) fn reported_late(status: Status, cx: Cx<'_>) -> Permitted {
+    let Cx { run, command, context, at } = cx;
+    if run.supervision.late_report.is_some() {
+        return Ok(None);
+    }
+    let brought = command.ask.brought();
+    let links = contents::fresh(brought.added, context);
+    let Ending { failure_reason, reason_code } = brought.why.cloned().unwrap_or_default();
+    let mut report = LateReport {
+        at,
+        by: command.principal.clone(),
+        lease_epoch: run.supervision.epoch(),
+        status,
+        failure_reason,
+        reason_code,
+        metadata: brought.metadata.cloned().unwrap_or_default(),
+        result: brought.result.map(|result| ResultDigest { content: result.digest(), revision: run.revision.next() }),
+        links: u32::try_from(links.len()).unwrap_or(u32::MAX),
+        phase: brought.phase.map(str::to_owned),
+    };
+    report.lacks(&lacks(brought.phase, brought.added, cx));
+    let supervision = SupervisionChange { late_report: Some(Box::new(report)), ..SupervisionChange::default() };
+    let refinements = RefinementsChange { links, ..RefinementsChange::default() }.boxed();
+    cx.makes(EventType::LateReported, Changes { supervision, refinements, ..Changes::default() })
+}
