@@ -3,7 +3,7 @@
 use super::effect::{Cx, Permitted};
 use super::ending::{as_requested, concluded};
 use super::lease::{granted, released};
-use super::phases::given;
+use super::phases::{Step, given};
 use super::room::leaves_room;
 use super::suspension::given_back;
 use crate::domain::decision::Context;
@@ -100,7 +100,7 @@ pub(super) fn not_begun(cx: Cx<'_>) -> Permitted {
     let Cx { run, context, at, .. } = cx;
     let Some(unbegun) = &run.supervision.unbegun else { return Err(Refusal::RunBegun { run: run.summary() }) };
     if run.supervision.abort_request.is_some() {
-        return cx.makes(EventType::Aborted, concluded(as_requested(run), false, cx));
+        return cx.makes(EventType::Aborted, concluded(Step::default(), as_requested(run), false, cx));
     }
     let (ready, refinements) = given_back(cx).map_or_else(
         || {

@@ -2,7 +2,7 @@
 //! had ended.
 
 use super::effect::{Cx, Permitted, patched};
-use super::phases::{Said, Step, has_lifecycle, incomplete, lacks, met};
+use super::phases::{Said, Step, is_complete, lacks, met};
 use crate::domain::sides::contents;
 use crate::domain::sweep::Due;
 use crate::domain::{
@@ -18,24 +18,18 @@ pub(in crate::domain) const ITERATION_LIMIT: &str = "ITERATION_LIMIT";
 
 /// A completion: in a phase where the run may complete, with what its lifecycle requires.
 pub(super) fn completed(complete: &Complete, cx: Cx<'_>) -> Permitted {
-    let Cx { run, command, context, .. } = cx;
-    has_lifecycle(Some(run), command, context)?;
-    let step = cx.step(Said { phase: complete.phase.as_deref(), ..Said::default() })?.stays(run)?;
+    let step = cx.step(Said { phase: complete.phase.as_deref(), ..Said::default() })?.stays(cx.run)?;
     let mut refinements = cx.left(complete.result.as_ref(), &complete.added);
     refinements.met = met(cx, &complete.added);
-    if let Some(refusal) = incomplete(&step, cx, &refinements.met) {
-        return Err(refusal);
-    }
+    is_complete(&step, cx, &refinements.met)?;
     step.ends(cx, false, &mut refinements);
-    let metadata = patched(Some(run), &complete.metadata);
+    let metadata = patched(Some(cx.run), &complete.metadata);
     cx.makes(EventType::Completed, Changes { metadata, refinements: refinements.boxed(), ..Changes::default() })
 }
 
 /// An abort or a failure, as the caller says it.
 pub(super) fn ended(end: &End, event_type: EventType, cx: Cx<'_>) -> Permitted {
-    let Cx { run, command, context, .. } = cx;
-    has_lifecycle(Some(run), command, context)?;
-    let step = cx.step(Said { phase: end.phase.as_deref(), ..Said::default() })?.stays(run)?;
+    let step = cx.step(Said { phase: end.phase.as_deref(), ..Said::default() })?.stays(cx.run)?;
     let mut refinements = cx.left(end.result.as_ref(), &[]);
     step.ends(cx, false, &mut refinements);
     let (ending, refinements) = (end.why.clone(), refinements.boxed());
@@ -54,7 +48,7 @@ pub(super) fn aborted_at_once(request: &RequestAbort, cx: Cx<'_>) -> Permitted {
     let abort_request = Some(Box::new(AbortRequest { deadline: None, ..asked(request, cx) }));
     let supervision = SupervisionChange { abort_request, ..SupervisionChange::default() };
     let ending = Ending { failure_reason: request.reason.clone(), reason_code: Some(ABORT_REQUESTED.to_owned()) };
-    cx.makes(EventType::Aborted, Changes { supervision, ..concluded(ending, false, cx) })
+    cx.makes(EventType::Aborted, Changes { supervision, ..concluded(Step::default(), ending, false, cx) })
 }
 
 fn asked(request: &RequestAbort, Cx { command, at, .. }: Cx<'_>) -> AbortRequest {
@@ -73,16 +67,12 @@ pub(super) fn as_requested(run: &Run) -> Ending {
 pub(super) fn swept(cx: Cx<'_>) -> Permitted {
     let Some(due) = Due::of(cx.run, cx.context) else { return Ok(None) };
     let ending = Ending { failure_reason: Some(due.reason(cx.run)), reason_code: Some(due.reason_code().to_owned()) };
-    cx.makes(due.event_type(), concluded(ending, due.is_presumed(), cx))
+    cx.makes(due.event_type(), concluded(Step::default(), ending, due.is_presumed(), cx))
 }
 
-/// An end of which nothing is said but its reason. `presumed`: the authority concludes it from silence.
-pub(super) fn concluded(ending: Ending, presumed: bool, cx: Cx<'_>) -> Changes {
-    concluded_at(Step::default(), ending, presumed, cx)
-}
-
-/// The same, of a run that ends with a step.
-pub(super) fn concluded_at(step: Step<'_>, ending: Ending, presumed: bool, cx: Cx<'_>) -> Changes {
+/// An end of which nothing is said but its reason, and the step that the run makes with it. `presumed`: the authority
+/// concludes it from silence.
+pub(super) fn concluded(step: Step<'_>, ending: Ending, presumed: bool, cx: Cx<'_>) -> Changes {
     let mut refinements = RefinementsChange::default();
     step.ends(cx, presumed, &mut refinements);
     let supervision = SupervisionChange { presumed, ..SupervisionChange::default() };

@@ -62,8 +62,9 @@ pub(super) struct Step<'a> {
 }
 
 impl<'a> Cx<'a> {
-    /// The step that a command makes by what it says.
+    /// The step that a command makes by what it says, where the lifecycle that it needs is there.
     pub(super) fn step(self, said: Said<'a>) -> Result<Step<'a>, Refusal> {
+        has_lifecycle(Some(self.run), self.command, self.context)?;
         Step::new(Some(self.run), said, self.declared(), &self.command.key)
     }
 }
@@ -203,16 +204,16 @@ pub(super) fn met(cx: Cx<'_>, added: &[Link]) -> BTreeSet<Requirement> {
     lacking(declared, cx.run, &BTreeSet::new()).filter(|wanted| brings(wanted)).cloned().collect()
 }
 
-/// The refusal of a completion in a phase where the run may not complete, or without what its lifecycle requires.
-pub(super) fn incomplete(step: &Step<'_>, cx: Cx<'_>, brought: &BTreeSet<Requirement>) -> Option<Refusal> {
-    let (declared, run) = (cx.declared()?, cx.run);
-    if let Err(refusal) = may_complete(declared, run, step.to) {
-        return Some(refusal);
-    }
+/// Refuses a completion in a phase where the run may not complete, or without what its lifecycle requires.
+pub(super) fn is_complete(step: &Step<'_>, cx: Cx<'_>, brought: &BTreeSet<Requirement>) -> Result<(), Refusal> {
+    let (Some(declared), run) = (cx.declared(), cx.run) else { return Ok(()) };
+    may_complete(declared, run, step.to)?;
     let missing: Vec<_> = lacking(declared, run, brought).cloned().collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
     let went_on = run.refinements.as_ref().is_some_and(|stands| stands.resumed_from.is_some());
-    let lifecycle = declared.pin.id.clone();
-    (!missing.is_empty()).then(|| Refusal::CompletionIncomplete { lifecycle, missing, went_on, run: run.summary() })
+    Err(Refusal::CompletionIncomplete { lifecycle: declared.pin.id.clone(), missing, went_on, run: run.summary() })
 }
 
 fn may_complete(declared: &Declared, run: &Run, to: Option<&str>) -> Result<(), Refusal> {

@@ -36,7 +36,6 @@ pub(super) fn created(start: &Start, command: &Command, context: &Context<'_>) -
 /// A start of a pending run. The origin was said at its creation: a start that says it again says the same.
 pub(super) fn started(start: &Start, cx: Cx<'_>) -> Permitted {
     let Cx { run, command, context, at } = cx;
-    has_lifecycle(Some(run), command, context)?;
     let step = cx.step(said(start))?.goes_on(run)?;
     starts_in(&step, context)?;
     let mut refinements = RefinementsChange::default();

@@ -1,9 +1,9 @@
 //! Suspension and resumption: what a suspended run still takes, what suspends one, and how it goes on.
 
 use super::effect::{Cx, Permitted};
-use super::ending::{as_requested, concluded_at};
+use super::ending::{as_requested, concluded};
 use super::lease::granted;
-use super::phases::{Said, Step, has_lifecycle, invalid_resumption};
+use super::phases::{Said, Step, invalid_resumption};
 use super::room::leaves_room;
 use crate::domain::decision::Context;
 use crate::domain::lifecycle::LimitThen;
@@ -131,18 +131,17 @@ impl<'a> Waits<'a> {
 
 /// Suspends a running run; or ends it, where somebody has asked for that.
 pub(super) fn suspend(suspend: &Suspend, cx: Cx<'_>) -> Permitted {
-    let Cx { run, command, context, .. } = cx;
+    let Cx { run, command, .. } = cx;
     let standing = run.suspension();
     if !run.is_ready() && standing.is_some_and(|standing| is_same(standing, &command.ask.brought())) {
         return Ok(None);
     }
-    has_lifecycle(Some(run), command, context)?;
     // Where the lifecycle says which phase such a suspension leads to, what the call says of one is dropped.
     let is_moved = cx.declared().is_some_and(|declared| declared.lifecycle.on_suspend.contains_key(&suspend.kind));
     let phase = suspend.phase.as_deref().filter(|_| !is_moved);
     let step = cx.step(Said { phase, ..Said::default() })?.stays(run)?;
     if run.supervision.abort_request.is_some() {
-        return cx.makes(EventType::Aborted, concluded_at(step, as_requested(run), false, cx));
+        return cx.makes(EventType::Aborted, concluded(step, as_requested(run), false, cx));
     }
     let (mut changes, mut refinements) = (Changes::default(), RefinementsChange::default());
     let waits = Waits {
@@ -204,7 +203,6 @@ pub(super) fn resume(resume: &Resume, cx: Cx<'_>) -> Permitted {
     if resume.lease_ttl_ms.is_some() {
         leaves_room(run, resume.max_running.as_ref(), context)?;
     }
-    has_lifecycle(Some(run), command, context)?;
     let said = Said { phase: resume.phase.as_deref(), max_iterations: resume.max_iterations, ..Said::default() };
     let step = cx.step(said)?.goes_on(run)?;
     leaves(run, resume, command, context)?;

@@ -2,7 +2,7 @@
 
 use super::effect::{Cx, Permitted, written};
 use super::ending::{self, ITERATION_LIMIT};
-use super::phases::{Said, has_lifecycle, met};
+use super::phases::{Said, Step, has_lifecycle, met};
 use super::suspension::{Waits, suspended};
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{Changes, Ending, EventType, Refusal, Update, Violation};
@@ -11,7 +11,8 @@ use crate::domain::{Changes, Ending, EventType, Refusal, Update, Violation};
 pub(super) fn updated(update: &Update, cx: Cx<'_>) -> Permitted {
     let Cx { run, command, context, .. } = cx;
     let said = Said { phase: update.phase.as_deref(), iteration: update.iteration, ..Said::default() };
-    let step = cx.step(said)?;
+    // What an update says of a phase is looked at first, and of an iteration.
+    let step = Step::new(Some(run), said, cx.declared(), &command.key)?;
     has_lifecycle(Some(run), command, context)?;
     let mut changes = written(Some(run), &update.links, update.labels.clone(), &update.metadata);
     let mut refinements = cx.left(update.result.as_ref(), &update.added);
