@@ -7,8 +7,8 @@ use super::decide::{decide, masked};
 use super::decision::{AppliedRequest, Context, Decision};
 use super::sides::{self, SideWrites, Sides, Wanted};
 use super::{
-    Ask, Command, Content, EventType, LedgerEpoch, LifecycleKey, NewEvent, Position, Refusal, Revision, Run, RunKey,
-    RunWrite, Steady, Stored, Time,
+    Ask, Command, Content, Event, EventType, LedgerEpoch, LifecycleKey, Metadata, NewEvent, Position, Refusal, Request,
+    Revision, Run, RunKey, RunWrite, Steady, Stored, Time,
 };
 
 /// The rules that decide commands. A store hands over the rows that it read, and writes the rows that come back: the
@@ -147,21 +147,75 @@ pub enum Verdict {
     },
 }
 
+/// A run, as the commands of a batch before left it.
 struct Slot {
-    run: Option<Arc<Run>>,
+    run: Arc<Run>,
+    /// The run as it is stored; none: it is new.
     before: Option<Stored>,
+    is_written: bool,
     metadata_changed: bool,
 }
 
-impl Slot {
-    fn of(run: Arc<Run>) -> Self {
-        Self { before: Some(Stored::of(&run)), run: Some(run), metadata_changed: false }
+/// The runs of a batch, and the calls that were applied to them.
+struct Runs {
+    slots: HashMap<RunKey, Slot>,
+    applied: HashMap<(RunKey, String), AppliedRequest>,
+    /// Those that events were made of, in the order of the first.
+    written: Vec<RunKey>,
+}
+
+impl Runs {
+    fn new(runs: Vec<Arc<Run>>, requests: Vec<(RunKey, String, AppliedRequest)>) -> Self {
+        let slot = |run: Arc<Run>| {
+            let before = Some(Stored::of(&run));
+            (run.key(), Slot { run, before, is_written: false, metadata_changed: false })
+        };
+        Self {
+            slots: runs.into_iter().map(slot).collect(),
+            applied: requests.into_iter().map(|(key, id, request)| ((key, id), request)).collect(),
+            written: Vec::new(),
+        }
     }
 
-    fn written(self) -> RunWrite {
-        let run = self.run.expect("a written run exists");
-        RunWrite { run, before: self.before, metadata_changed: self.metadata_changed }
+    fn weight(&self) -> usize {
+        self.slots.values().map(|slot| slot.run.weight()).sum()
     }
+
+    fn get(&self, key: &RunKey) -> Option<&Arc<Run>> {
+        self.slots.get(key).map(|slot| &slot.run)
+    }
+
+    /// The call that was applied to the command's run under its `request_id`.
+    fn applied(&self, Command { key, request, .. }: &Command) -> Option<&AppliedRequest> {
+        self.applied.get(&(key.clone(), request.as_ref()?.id.clone()))
+    }
+
+    fn apply(&mut self, Command { key, request, .. }: &Command, event: &Event, run: &Arc<Run>) {
+        let new = || Slot { run: Arc::clone(run), before: None, is_written: false, metadata_changed: false };
+        let slot = self.slots.entry(key.clone()).or_insert_with(new);
+        slot.metadata_changed |= !event.changes.metadata.is_empty() || event.changes.redaction.is_some();
+        slot.run = Arc::clone(run);
+        if !std::mem::replace(&mut slot.is_written, true) {
+            self.written.push(key.clone());
+        }
+        if let Some(Request { id, digest }) = request {
+            let applied = AppliedRequest { revision: event.revision, digest: *digest };
+            self.applied.insert((key.clone(), id.clone()), applied);
+        }
+    }
+
+    fn into_writes(mut self) -> Vec<RunWrite> {
+        let slots = self.written.into_iter().filter_map(|key| self.slots.remove(&key));
+        slots.map(|Slot { run, before, metadata_changed, .. }| RunWrite { run, before, metadata_changed }).collect()
+    }
+}
+
+/// The bytes of values that a command looks at and merges, as they lie in memory.
+fn merged(command: &Command, run: Option<&Run>) -> usize {
+    let brought = command.ask.brought();
+    let patched = |patch: &Metadata| run.map_or(0, |run| run.metadata.weight()) + patch.weight();
+    brought.metadata.map_or(0, patched)
+        + [brought.input, brought.result].into_iter().flatten().map(Content::weight).sum::<usize>()
 }
 
 /// Decides a shard's commands and numbers their events, as many as the limit on work allows.
@@ -170,19 +224,16 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
     let Loaded { last, now, steady, runs, requests, sides, ledger_epoch } = loaded;
     let mut sides = sides::Batch::of(sides);
     let mut position = last;
-    let mut slots: HashMap<RunKey, Slot> = runs.into_iter().map(|run| (run.key(), Slot::of(run))).collect();
-    let mut applied: HashMap<(RunKey, String), AppliedRequest> =
-        requests.into_iter().map(|(key, id, request)| ((key, id), request)).collect();
-    let mut written: Vec<RunKey> = Vec::new();
-    let read = slots.values().filter_map(|slot| slot.run.as_ref()).map(|run| run.weight()).sum();
-    let mut decided = Decided { weight: read, ..Decided::default() };
-    let (mut merged, mut is_redacted) = (0, false);
+    let mut runs = Runs::new(runs, requests);
+    let mut decided = Decided { weight: runs.weight(), ..Decided::default() };
+    let (mut looked_at, mut is_redacted) = (0, false);
 
     for command in commands {
-        if merged > MERGED_BYTES_MAX {
+        if looked_at > MERGED_BYTES_MAX {
             break;
         }
-        let run = slots.get(&command.key).and_then(|slot| slot.run.as_deref());
+        let before = runs.get(&command.key);
+        let run = before.map(|run| &**run);
         if sides.lack(command, run) && !decided.verdicts.is_empty() {
             break;
         }
@@ -191,64 +242,42 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         if is_redacted || is_redaction && !decided.verdicts.is_empty() {
             break;
         }
-        let slot =
-            slots.entry(command.key.clone()).or_insert(Slot { run: None, before: None, metadata_changed: false });
-        let brought = command.ask.brought();
-        if let Some(patch) = brought.metadata {
-            let stored = slot.run.as_ref().map_or(0, |run| run.metadata.weight());
-            merged += stored + patch.weight();
-        }
-        let sides_found = sides.found(command, slot.run.as_deref());
-        merged += [brought.input, brought.result].into_iter().flatten().map(Content::weight).sum::<usize>();
-        let remembered =
-            command.request.as_ref().and_then(|request| applied.get(&(command.key.clone(), request.id.clone())));
-        let context = Context { now, steady, applied: remembered, sides: sides_found, ledger_epoch };
+        looked_at += merged(command, run);
+        let (applied, sides_found) = (runs.applied(command), sides.found(command, run));
+        let context = Context { now, steady, applied, sides: sides_found, ledger_epoch };
         // A command whose values are masked has another digest than it had when it came.
-        let command = match masked(slot.run.as_deref(), command, &context) {
+        let command = match masked(run, command, &context) {
             Ok(command) => command,
             Err(refusal) => {
                 decided.verdicts.push(Err(refusal));
                 continue;
             }
         };
-        let command = &*command;
-        let request = command.request.clone();
-        let verdict = match decide(slot.run.as_deref(), command, &context) {
+        let verdict = match decide(run, &command, &context) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
-                Ok(Verdict::Unchanged(slot.run.clone().expect("only an existing run is left unchanged")))
+                Ok(Verdict::Unchanged(before.cloned().expect("only an existing run is left unchanged")))
             }
             Ok(Decision::Replayed { revision }) => {
-                let current_revision = slot.run.as_ref().map_or(revision, |run| run.revision);
-                Ok(Verdict::Replayed { revision, current_revision })
+                Ok(Verdict::Replayed { revision, current_revision: run.map_or(revision, |run| run.revision) })
             }
-            Ok(Decision::Apply(event, run)) => {
-                let run = Arc::new(*run);
-                let stored_revision = slot.before.as_ref().map_or(Revision::NONE, |stored| stored.revision);
-                if slot.run.as_ref().map_or(Revision::NONE, |run| run.revision) == stored_revision {
-                    written.push(command.key.clone());
-                }
+            Ok(Decision::Apply(event, next)) => {
+                let next = Arc::new(*next);
                 is_redacted = is_redaction;
                 decided.nothing_up_to = command.prepared.nothing_up_to(ledger_epoch);
-                sides.apply(command, slot.run.as_deref(), &event, &run, steady.now);
-                slot.metadata_changed |= !event.changes.metadata.is_empty() || event.changes.redaction.is_some();
-                slot.run = Some(run.clone());
-                if let Some(request) = &request {
-                    let remembered = AppliedRequest { revision: event.revision, digest: request.digest };
-                    applied.insert((command.key.clone(), request.id.clone()), remembered);
-                }
+                sides.apply(&command, run, &event, &next, steady.now);
+                runs.apply(&command, &event, &next);
                 position += 1;
-                let keyframe = event.revision.has_keyframe().then(|| run.clone());
-                let late = event.event_type == EventType::LateReported;
-                decided.events.push(NewEvent { position, event: *event, request, keyframe });
-                Ok(if late { Verdict::RecordedLate(run) } else { Verdict::Applied(run) })
+                let is_late = event.event_type == EventType::LateReported;
+                let keyframe = event.revision.has_keyframe().then(|| next.clone());
+                decided.events.push(NewEvent { position, event: *event, request: command.request.clone(), keyframe });
+                Ok(if is_late { Verdict::RecordedLate(next) } else { Verdict::Applied(next) })
             }
         };
         decided.verdicts.push(verdict);
     }
-    decided.weight += merged;
-    decided.runs =
-        written.into_iter().map(|key| slots.remove(&key).expect("a written run has a slot").written()).collect();
+    decided.weight += looked_at;
+    decided.runs = runs.into_writes();
     decided.sides = sides.writes(&decided.runs);
     decided
 }
