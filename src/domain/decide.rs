@@ -64,11 +64,11 @@ fn creation(command: &Command, context: &Context<'_>) -> Permitted {
 
 /// What a command does to its run, once its caller may do that.
 fn change(cx: Cx<'_>) -> Permitted {
-    let Cx { run, command, context, .. } = cx;
+    let Cx { run, command, .. } = cx;
     same_identity(run, command)?;
-    may_write(run, command, context)?;
+    may_write(cx)?;
     at_revision(Some(run), command)?;
-    suspension::goes_on(run, command, context)?;
+    suspension::goes_on(cx)?;
     effect(cx)
 }
 
@@ -147,17 +147,18 @@ fn refused_whatever_it_brings(run: Option<&Run>, command: &Command, context: &Co
     if let Some(expired) = Refusal::expired(run) {
         return Err(expired);
     }
-    may_write(run, command, context)?;
+    may_write(Cx::new(run, command, context))?;
     at_revision(Some(run), command)
 }
 
 /// Who writes to a run holds its lease, where it has one, and is its owner. An approval comes from another, and so may
 /// a call that moves a suspended run from phase to phase.
-fn may_write(run: &Run, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
-    if suspension::approves(run, command, context) {
+fn may_write(cx: Cx<'_>) -> Result<(), Refusal> {
+    let Cx { run, command, .. } = cx;
+    if suspension::approves(cx) {
         return Ok(());
     }
-    if suspension::moves(run, command, context) && command.ask.brought().terms.lease_epoch.is_none() {
+    if suspension::moves(cx) && command.ask.brought().terms.lease_epoch.is_none() {
         confined(run, command)?;
         let agent_id = command.principal.agent_id.as_ref();
         return if command.agents.is_confined() { owned_by(run, command.ask.facts().rpc, agent_id) } else { Ok(()) };
@@ -187,26 +188,18 @@ fn at_revision(run: Option<&Run>, command: &Command) -> Result<(), Refusal> {
 
 /// Refuses what would take the run beyond its limits.
 fn within_limits(run: &Run, changes: &Changes) -> Result<(), Refusal> {
-    let mut violations = Vec::new();
-    if run.labels.len() > LABELS_MAX {
-        let found = run.labels.len();
-        violations
-            .push(Violation::new("labels", format!("the run would have {found} labels; the limit is {LABELS_MAX}")));
-    }
-    let links = usize::try_from(run.all_links()).unwrap_or(usize::MAX);
-    if links > LINKS_MAX && changes.refinements.as_ref().is_some_and(|refinements| !refinements.links.is_empty()) {
-        violations.push(Violation::new("links", format!("the run would have {links} links; the limit is {LINKS_MAX}")));
-    }
-    if !changes.metadata.is_empty() {
-        let bytes = run.metadata.bytes();
-        if bytes > METADATA_BYTES_MAX {
-            violations.push(Violation::new(
-                "metadata",
-                format!(
-                    "the run would have {bytes} bytes of metadata as compact JSON; the limit is {METADATA_BYTES_MAX}"
-                ),
-            ));
-        }
-    }
+    let adds_links = changes.refinements.as_ref().is_some_and(|refinements| !refinements.links.is_empty());
+    let links = if adds_links { usize::try_from(run.all_links()).unwrap_or(usize::MAX) } else { 0 };
+    let bytes = if changes.metadata.is_empty() { 0 } else { run.metadata.bytes() };
+    let violations: Vec<_> = [
+        ("labels", run.labels.len(), "labels", LABELS_MAX),
+        ("links", links, "links", LINKS_MAX),
+        ("metadata", bytes, "bytes of metadata as compact JSON", METADATA_BYTES_MAX),
+    ]
+    .into_iter()
+    .filter(|(_, found, _, max)| found > max)
+    .map(|(field, found, what, max)| (field, format!("the run would have {found} {what}; the limit is {max}")))
+    .map(|(field, fault)| Violation::new(field, fault))
+    .collect();
     if violations.is_empty() { Ok(()) } else { Err(Refusal::InvalidFields(violations)) }
 }

@@ -237,6 +237,12 @@ impl Lifecycle {
         self.phases.iter().find(|phase| phase.name == name)
     }
 
+    /// The kind of suspension that a phase is.
+    #[must_use]
+    pub fn suspends(&self, phase: &str) -> Option<&str> {
+        self.phase(phase)?.suspends.as_deref()
+    }
+
     /// The phase that a run begins in.
     #[must_use]
     pub fn initial(&self) -> Option<&str> {

@@ -32,8 +32,8 @@ impl<'a> Cx<'a> {
     }
 
     /// The phase that the run is in.
-    pub(super) fn phase(self) -> Option<&'a String> {
-        self.run.refinements.as_ref()?.phase.as_ref()
+    pub(super) fn phase(self) -> Option<&'a str> {
+        self.run.refinements.as_ref()?.phase.as_deref()
     }
 
     /// The command makes an event of this type, by which the run comes to its status, or keeps the one that it has.

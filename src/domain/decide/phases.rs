@@ -109,12 +109,12 @@ impl<'a> Step<'a> {
 
     /// The step to a phase, without another iteration.
     pub(super) fn to(phase: &'a str, cx: Cx<'_>) -> Self {
-        Self { to: Some(phase).filter(|to| cx.phase().is_none_or(|from| from != to)), ..Self::default() }
+        Self { to: Some(phase).filter(|to| cx.phase() != Some(*to)), ..Self::default() }
     }
 
     /// The kind of suspension that the step's phase is.
     pub(super) fn suspends(&self, declared: Option<&'a Declared>) -> Option<&'a str> {
-        declared?.lifecycle.phase(self.to?)?.suspends.as_deref()
+        declared?.lifecycle.suspends(self.to?)
     }
 
     /// The step of a run that goes on: above its limit it makes none.
@@ -147,18 +147,17 @@ impl<'a> Step<'a> {
     pub(super) fn ends(&self, cx: Cx<'_>, presumed: bool, change: &mut RefinementsChange) {
         self.put(change);
         let Some(declared) = cx.declared().filter(|_| !self.is_named) else { return };
-        let at_end = declared.lifecycle.at_end.as_ref();
-        change.phase = at_end.cloned().filter(|at_end| Some(at_end) != cx.phase());
-        change.ended_in = cx.phase().cloned().filter(|_| at_end.is_some() && presumed);
+        let at_end = declared.lifecycle.at_end.as_deref();
+        change.phase = at_end.filter(|at_end| Some(*at_end) != cx.phase()).map(str::to_owned);
+        change.ended_in = cx.phase().filter(|_| at_end.is_some() && presumed).map(str::to_owned);
     }
 }
 
 /// A claim of a ready run applies what was said when it was made ready, and checked then.
 pub(super) fn given(resumption: &Resumption, cx: Cx<'_>) -> RefinementsChange {
     let mut change = RefinementsChange { max_iterations: resumption.max_iterations, ..RefinementsChange::default() };
-    let from = cx.phase().map(String::as_str);
-    if let Some(to) = resumption.phase.clone().filter(|to| Some(to.as_str()) != from) {
-        if cx.declared().is_some_and(|declared| declared.lifecycle.iterates(from, &to)) {
+    if let Some(to) = resumption.phase.clone().filter(|to| Some(to.as_str()) != cx.phase()) {
+        if cx.declared().is_some_and(|declared| declared.lifecycle.iterates(cx.phase(), &to)) {
             change.iteration = cx.run.refinements.as_ref().map(|stands| stands.iteration.saturating_add(1));
         }
         change.phase = Some(to);
@@ -237,7 +236,7 @@ pub(super) fn lacks(named: Option<&str>, added: &[Link], cx: Cx<'_>) -> Vec<Stri
 /// an earlier release did not note from which phase, nobody knows it: then no phase is taken for one that may complete.
 fn was_to_complete(declared: &Declared, named: Option<&str>, cx: Cx<'_>) -> bool {
     let ended_in = cx.run.refinements.as_ref().and_then(|stands| stands.ended_in.clone());
-    let is_moved = cx.phase().is_some() && cx.phase() == declared.lifecycle.at_end.as_ref();
+    let is_moved = cx.phase().is_some() && cx.phase() == declared.lifecycle.at_end.as_deref();
     if is_moved && ended_in.is_none() {
         return declared.lifecycle.completes_in().is_none() && named.is_none();
     }
@@ -262,19 +261,18 @@ fn lacking<'a>(
 }
 
 /// The refusal of a resumption that does not leave the phase which suspends its run.
-pub(super) fn invalid_resumption(declared: &Declared, key: &RunKey, run: &Run, to: Option<&str>) -> Refusal {
-    let from = run.refinements.as_ref().and_then(|stands| stands.phase.clone());
-    let suspends = |phase: &str| declared.lifecycle.phase(phase).is_some_and(|phase| phase.suspends.is_some());
-    let allowed = declared.lifecycle.allowed(from.as_deref()).filter(|phase| !suspends(phase)).map(str::to_owned);
+pub(super) fn invalid_resumption(declared: &Declared, to: Option<&str>, cx: Cx<'_>) -> Refusal {
+    let Declared { pin, lifecycle, .. } = declared;
+    let allowed = lifecycle.allowed(cx.phase()).filter(|phase| lifecycle.suspends(phase).is_none());
     Refusal::InvalidPhase {
-        key: key.clone(),
-        lifecycle: declared.pin.id.clone(),
-        from: from.clone(),
+        key: cx.command.key.clone(),
+        lifecycle: pin.id.clone(),
+        from: cx.phase().map(str::to_owned),
         to: to.unwrap_or_default().to_owned(),
         completes: false,
         resumes: true,
-        allowed: allowed.collect(),
-        run: Some(run.summary()),
+        allowed: allowed.map(str::to_owned).collect(),
+        run: Some(cx.run.summary()),
     }
 }
 

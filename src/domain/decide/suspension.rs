@@ -5,7 +5,6 @@ use super::ending::{as_requested, concluded};
 use super::lease::granted;
 use super::phases::{Said, Step, invalid_resumption};
 use super::room::leaves_room;
-use crate::domain::decision::Context;
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{
     Ask, Asker, Brought, Changes, Command, EventType, Lease, LeaseEpoch, Principal, Ready, RefinementsChange, Refusal,
@@ -23,17 +22,16 @@ const WITH_REASON: &[&str] = &["HELP", "BLOCKED", "INTERRUPTED"];
 
 /// Whether the command says of a suspended run that it is done, for those who executed it: somebody who looks at what the
 /// run waits with, and is not its own agent.
-pub(super) fn approves(run: &Run, command: &Command, context: &Context<'_>) -> bool {
+pub(super) fn approves(cx: Cx<'_>) -> bool {
+    let Cx { run, command, .. } = cx;
     let Ask::Complete(complete) = &command.ask else { return false };
-    let lifecycle = context.sides.lifecycle.declared().map(|declared| &declared.lifecycle);
-    let phase = run.refinements.as_ref().and_then(|stands| stands.phase.as_deref());
-    let declared = lifecycle.zip(phase).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
+    let phase = |name: Option<&str>| cx.declared()?.lifecycle.phase(name?);
     // The phase that the approval names counts as that of every completion does: what may follow is looked at later.
-    let named = lifecycle.zip(complete.phase.as_deref()).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
-    let may_complete = declared.into_iter().chain(named).any(|phase| phase.may_complete);
+    let (stands, named) = (phase(cx.phase()), phase(complete.phase.as_deref()));
+    let may_complete = stands.into_iter().chain(named).any(|phase| phase.may_complete);
     // One that was sent back, or is paused for another reason, does not wait for an approval.
     let awaits = |suspension: &Suspension| {
-        may_complete && declared.is_some_and(|phase| phase.suspends.as_ref() == Some(&suspension.kind))
+        may_complete && stands.is_some_and(|phase| phase.suspends.as_ref() == Some(&suspension.kind))
     };
     run.suspension().is_some_and(awaits)
         && !run.is_ready()
@@ -63,19 +61,18 @@ fn executed_by(suspension: &Suspension) -> Option<&Principal> {
 
 /// Whether an update moves a suspended run from one phase that suspends to another. It grants nothing, so it needs no
 /// lease.
-pub(super) fn moves(run: &Run, command: &Command, context: &Context<'_>) -> bool {
-    let Ask::Update(Update { phase: Some(to), .. }) = &command.ask else { return false };
-    let Some(declared) = context.sides.lifecycle.declared() else { return false };
-    let suspends = |phase: &str| declared.lifecycle.phase(phase).is_some_and(|phase| phase.suspends.is_some());
-    let from = run.refinements.as_ref().and_then(|stands| stands.phase.as_deref());
-    run.suspension().is_some()
-        && !run.is_ready()
-        && from.is_some_and(|from| from != to && suspends(from))
+pub(super) fn moves(cx: Cx<'_>) -> bool {
+    let Ask::Update(Update { phase: Some(to), .. }) = &cx.command.ask else { return false };
+    let suspends = |phase: &str| cx.declared().is_some_and(|declared| declared.lifecycle.suspends(phase).is_some());
+    cx.run.suspension().is_some()
+        && !cx.run.is_ready()
+        && cx.phase().is_some_and(|from| from != to && suspends(from))
         && suspends(to)
 }
 
 /// Refuses what would go on with a suspended run. What is true of it is taken: that it is done, or cannot be done.
-pub(super) fn goes_on(run: &Run, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
+pub(super) fn goes_on(cx: Cx<'_>) -> Result<(), Refusal> {
+    let Cx { run, command, .. } = cx;
     let Some(suspension) = run.suspension().filter(|_| run.status == Status::Running) else { return Ok(()) };
     let is_its_own = is_its_own_agents(run, command);
     // Whoever executes a run without a lease names no epoch, and another may leave it out. Callers that tell nothing of
@@ -87,7 +84,7 @@ pub(super) fn goes_on(run: &Run, command: &Command, context: &Context<'_>) -> Re
     let brought = command.ask.brought();
     let by_its_own = brought.terms.lease_epoch.is_some() || is_its_own;
     let goes_on = match command.ask.facts().asker {
-        Asker::Worker => !moves(run, command, context) || (is_anothers && by_its_own),
+        Asker::Worker => !moves(cx) || (is_anothers && by_its_own),
         Asker::Claimer => !run.is_ready(),
         Asker::Holder => true,
         // Nor does it undo that somebody lets the run go on.
@@ -170,7 +167,7 @@ pub(super) fn suspended<'a>(
     let lifecycle = cx.declared().map(|declared| &declared.lifecycle);
     let moved = lifecycle.and_then(|lifecycle| lifecycle.on_suspend.get(kind));
     moved.map_or(step, |phase| Step::to(phase, cx)).put(change);
-    let phase = change.phase.as_ref().or(cx.phase()).map(String::as_str);
+    let phase = change.phase.as_deref().or(cx.phase());
     let declared = lifecycle.zip(phase).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
     let timeout_ms = terms.timeout_ms.or_else(|| declared?.timeout_ms);
     let standing = run.suspension();
@@ -205,7 +202,7 @@ pub(super) fn resume(resume: &Resume, cx: Cx<'_>) -> Permitted {
     }
     let said = Said { phase: resume.phase.as_deref(), max_iterations: resume.max_iterations, ..Said::default() };
     let step = cx.step(said)?.goes_on(run)?;
-    leaves(run, resume, command, context)?;
+    leaves(resume, cx)?;
     let (by, reason) = (command.principal.clone(), resume.reason.clone());
     let mut resumption = Resumption { at, by, reason, phase: None, max_iterations: None };
     let (mut changes, mut refinements) = (Changes::default(), RefinementsChange::default());
@@ -288,13 +285,11 @@ pub(super) fn given_back(cx: Cx<'_>) -> Option<(Ready, RefinementsChange)> {
 }
 
 /// Refuses a resumption in a phase that suspends, and one without a phase where the run is in such a phase.
-fn leaves(run: &Run, resume: &Resume, command: &Command, context: &Context<'_>) -> Result<(), Refusal> {
-    let Some(declared) = context.sides.lifecycle.declared() else { return Ok(()) };
-    let suspends = |phase: &str| declared.lifecycle.phase(phase).is_some_and(|phase| phase.suspends.is_some());
-    let from = run.refinements.as_ref().and_then(|stands| stands.phase.as_deref());
-    let to = resume.phase.as_deref().or(from).unwrap_or_default();
-    if suspends(to) {
-        return Err(invalid_resumption(declared, &command.key, run, resume.phase.as_deref()));
+fn leaves(resume: &Resume, cx: Cx<'_>) -> Result<(), Refusal> {
+    let Some(declared) = cx.declared() else { return Ok(()) };
+    let to = resume.phase.as_deref();
+    match declared.lifecycle.suspends(to.or(cx.phase()).unwrap_or_default()) {
+        Some(_) => Err(invalid_resumption(declared, to, cx)),
+        None => Ok(()),
     }
-    Ok(())
 }
