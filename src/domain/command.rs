@@ -3,6 +3,7 @@
 mod digest;
 mod prepared;
 
+pub(in crate::domain) use self::prepared::Masked;
 pub use self::prepared::Prepared;
 use super::{Agents, Ask, Principal, Revision, RunKey, TraceContext, Violation};
 

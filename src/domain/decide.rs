@@ -4,7 +4,7 @@ mod claim;
 mod effect;
 mod ending;
 pub(super) mod lease;
-pub(super) mod masking;
+mod masking;
 mod origin;
 pub(super) mod owner;
 mod phases;

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use super::Command;
-use crate::domain::decide::masking;
-use crate::domain::{Content, Declared, LedgerEpoch, LifecyclePin, Metadata, Revision, Violation};
+use crate::domain::{Content, LedgerEpoch, LifecyclePin, Metadata, Revision, Violation};
 
 /// Keys above which values are masked before the command is queued.
 const KEYS_MIN: usize = 256;
@@ -14,7 +13,7 @@ const KEYS_MIN: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Prepared {
     /// The command's values, as a lifecycle masks them.
-    masked: Option<Arc<Masked>>,
+    pub(in crate::domain) masked: Option<Arc<Masked>>,
     /// Nothing stands at a redaction's paths in the run's history up to this revision, as of this epoch.
     looked: Option<(LedgerEpoch, Revision)>,
 }
@@ -22,7 +21,7 @@ pub struct Prepared {
 /// A command's values as a version of a lifecycle masks them.
 #[derive(Debug, PartialEq)]
 pub(in crate::domain) struct Masked {
-    pin: LifecyclePin,
+    pub(in crate::domain) pin: LifecyclePin,
     /// The command; none: there was nothing to mask.
     pub(in crate::domain) command: Option<Command>,
     /// What is kept and is above its limits.
@@ -38,14 +37,6 @@ impl Command {
         let brought = self.ask.brought();
         let contents: usize = [brought.input, brought.result].into_iter().flatten().map(colons).sum();
         brought.metadata.map_or(0, Metadata::keys) + contents > KEYS_MIN
-    }
-
-    /// Masks the values by what a run is pinned to, or would be.
-    pub fn mask_by(&mut self, declared: &Declared) {
-        if !declared.masks.is_empty() {
-            let (command, oversize) = masking::kept(self, &declared.masks);
-            self.prepared.masked = Some(Arc::new(Masked { pin: declared.pin.clone(), command, oversize }));
-        }
     }
 
     /// Somebody looked through the run's history up to this revision, in this epoch, and found nothing at the paths of the

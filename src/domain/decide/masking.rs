@@ -2,12 +2,14 @@
 //! is kept.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::refused_whatever_it_brings;
+use crate::domain::command::Masked;
 use crate::domain::decision::Context;
 use crate::domain::limits::{CALL_CONTENTS_BYTES_MAX, CONTENT_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX};
 use crate::domain::{
-    Ask, Command, Content, LifecycleFound, Masks, Metadata, Prepared, Refusal, Request, Run, Violation,
+    Ask, Command, Content, Declared, LifecycleFound, Masks, Metadata, Prepared, Refusal, Request, Run, Violation,
 };
 
 /// The command without the values that its run's lifecycle says are never written down. A command that is refused whatever
@@ -44,8 +46,18 @@ fn within_limits<'a>(command: Cow<'a, Command>, oversize: &[Violation]) -> Resul
     if oversize.is_empty() { Ok(command) } else { Err(Refusal::InvalidFields(oversize.to_vec())) }
 }
 
+impl Command {
+    /// Masks the values by what a run is pinned to, or would be.
+    pub fn mask_by(&mut self, Declared { pin, masks, .. }: &Declared) {
+        if !masks.is_empty() {
+            let (command, oversize) = kept(self, masks);
+            self.prepared.masked = Some(Arc::new(Masked { pin: pin.clone(), command, oversize }));
+        }
+    }
+}
+
 /// The command with its values masked, or none where there is none to mask; and what is kept and is above its limits.
-pub(in crate::domain) fn kept(command: &Command, masks: &Masks) -> (Option<Command>, Vec<Violation>) {
+fn kept(command: &Command, masks: &Masks) -> (Option<Command>, Vec<Violation>) {
     let masked = mask(command, masks);
     let oversize = match &masked {
         // Sizes are counted anew. What no JSON has is a fault where it is kept.
