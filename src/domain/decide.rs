@@ -79,7 +79,6 @@ fn effect(cx: Cx<'_>) -> Permitted {
     let presumed = run.supervision.presumed;
     let refused = |to| Err(Refusal::InvalidTransition { run: run.summary(), to });
     match (run.status, &command.ask) {
-        (Pending, Ask::Start(Start { deferred: true, .. })) | (Running, Ask::Start(_)) => Ok(None),
         (Aborted | Failed, Ask::Complete(_)) if presumed => ending::reported_late(Completed, cx),
         (Aborted | Failed, Ask::Fail(_)) if presumed => ending::reported_late(Failed, cx),
         // An abort is open to every caller, and is a report by the run's worker only under a lease.
@@ -97,6 +96,8 @@ fn effect(cx: Cx<'_>) -> Permitted {
             cx.makes(EventType::Redacted, Changes { redaction, ..Changes::default() })
         }
         (_, Ask::Restore)
+        | (Pending, Ask::Start(Start { deferred: true, .. }))
+        | (Running, Ask::Start(_))
         | (Completed, Ask::Complete(_))
         | (
             Completed | Aborted | Failed,

@@ -37,6 +37,7 @@ impl<'a> Cx<'a> {
     }
 
     /// The command makes an event of this type, by which the run comes to its status, or keeps the one that it has.
+    #[expect(clippy::unnecessary_wraps, reason = "it is what each rule hands on")]
     pub(super) fn makes(self, event_type: EventType, changes: Changes) -> Permitted {
         let Self { run, command, context, at } = self;
         let to = event_type.facts().leads_to.unwrap_or(run.status);

@@ -11,7 +11,7 @@ use crate::domain::{Changes, Ending, EventType, Refusal, Update, Violation};
 pub(super) fn updated(update: &Update, cx: Cx<'_>) -> Permitted {
     let Cx { run, command, context, .. } = cx;
     let said = Said { phase: update.phase.as_deref(), iteration: update.iteration, ..Said::default() };
-    // What an update says of a phase is looked at first, and of an iteration.
+    // Unlike with every other ask, the step's own faults come before a lifecycle that is gone.
     let step = Step::new(Some(run), said, cx.declared(), &command.key)?;
     has_lifecycle(Some(run), command, context)?;
     let mut changes = written(Some(run), &update.links, update.labels.clone(), &update.metadata);
