@@ -197,27 +197,29 @@ impl Ask {
         input: Option<Content>,
         result: Option<Content>,
     ) {
-        if let (
-            Self::Start(Start { metadata: kept, .. })
-            | Self::Update(Update { metadata: kept, .. })
-            | Self::Complete(Complete { metadata: kept, .. }),
-            Some(metadata),
-        ) = (&mut *self, metadata)
-        {
+        let (kept, given, came) = match self {
+            Self::Start(start) => (Some(&mut start.metadata), Some(&mut start.input), None),
+            Self::Update(update) => (Some(&mut update.metadata), None, Some(&mut update.result)),
+            Self::Complete(complete) => (Some(&mut complete.metadata), None, Some(&mut complete.result)),
+            Self::Abort(end) | Self::Fail(end) => (None, None, Some(&mut end.result)),
+            Self::Claim(_)
+            | Self::Suspend(_)
+            | Self::Resume(_)
+            | Self::Release(_)
+            | Self::GiveBack(_)
+            | Self::RequestAbort(_)
+            | Self::Sweep
+            | Self::Archive
+            | Self::Restore
+            | Self::Redact(_) => return,
+        };
+        if let Some((kept, metadata)) = kept.zip(metadata) {
             *kept = metadata;
         }
-        if let (Self::Start(Start { input: kept, .. }), Some(_)) = (&mut *self, &input) {
-            *kept = input;
-        }
-        if let (
-            Self::Update(Update { result: kept, .. })
-            | Self::Complete(Complete { result: kept, .. })
-            | Self::Abort(End { result: kept, .. })
-            | Self::Fail(End { result: kept, .. }),
-            Some(_),
-        ) = (self, &result)
-        {
-            *kept = result;
+        for (place, content) in [(given, input), (came, result)] {
+            if let Some((place, content)) = place.zip(content) {
+                *place = Some(content);
+            }
         }
     }
 
