@@ -18,7 +18,7 @@ pub struct Method {
     pub kind: Kind,
     /// When its calls are not taken on.
     pub shed: Shed,
-    /// Whether a client sends its calls again.
+    /// Whether `runledger-client` sends its calls again.
     pub resend: Resend,
 }
 

@@ -54,7 +54,7 @@ const UNKNOWN: &str = "_OTHER";
 
 /// The methods of services that are not ours; and then the paths that are no method's, by what they begin with. The first
 /// row counts that a path is of.
-const OTHERS: [(&str, Kind, Option<Access>); 10] = [
+const OTHERS: [(&str, Kind, Option<Access>); 12] = [
     // Probes have no credential, and the status of a service is no secret.
     ("/grpc.health.v1.Health/Check", Kind::Local, Some(Access::Open)),
     ("/grpc.health.v1.Health/Watch", Kind::Watch, Some(Access::Open)),
@@ -65,6 +65,8 @@ const OTHERS: [(&str, Kind, Option<Access>); 10] = [
     ("/grpc.reflection.v1.ServerReflection/*", Kind::Watch, Some(Access::Open)),
     ("/grpc.reflection.v1alpha.ServerReflection/*", Kind::Watch, Some(Access::Open)),
     ("/grpc.reflection.*", Kind::Watch, None),
+    ("/runledger.v1.ReplicaService/*", Kind::Local, None),
+    ("/runledger.v1.IdentityService/*", Kind::Local, None),
     ("/runledger.v1.*", Kind::Call, None),
     ("*", Kind::Local, None),
 ];
