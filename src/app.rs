@@ -36,9 +36,6 @@ use crate::grpc::server::Served;
 use crate::grpc::transport::listener::{self, Limits, Port};
 use crate::grpc::transport::{CallerLimits, Lifetime, Totals};
 use crate::grpc::{health, server};
-use crate::leases::progress::ProgressBoard;
-use crate::leases::renewals::Renewals;
-use crate::leases::upkeep;
 use crate::memory::{self, Memory};
 use crate::namespaces::Registry;
 use crate::reads::Reads;
@@ -52,6 +49,9 @@ use crate::supervise::looks::{Ask, Looks};
 use crate::supervise::signals::Signals;
 use crate::telemetry::chain;
 use crate::tls::Tls;
+use crate::upkeep::progress::ProgressBoard;
+use crate::upkeep::renewals::Renewals;
+use crate::upkeep::rounds;
 use crate::wire::WireFrames;
 use crate::wire::seal::Seals;
 
@@ -382,7 +382,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
     let committed = Arc::new(Notify::new());
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
     let engine = Arc::new(Engine::start(&commits, store.clone(), supervisor, &committed, engine::Limits::default()));
-    upkeep::start(&upkeep, &engine, supervisor);
+    rounds::start(&upkeep, &engine, supervisor);
     supervisor.vital("retention", retention::keep(store.clone(), PURGE_EVERY, supervisor.stop()));
     let feed =
         Feed::start(store.clone(), store.clone(), supervisor, committed, Arc::new(frames), feed::Limits::default());

@@ -23,7 +23,7 @@
 //!   only those that may match by the values of the run's fields. A caller that waits for a run's end waits for the
 //!   same signal, and sends no queries while the ring can answer.
 //! - Progress is no event. The progress of watched runs is read from the rows of leases once a second, for all watchers
-//!   of this process together (`leases::progress`).
+//!   of this process together (`upkeep::progress`).
 //! - The feed never names the engine.
 
 pub mod cursor;

@@ -37,7 +37,7 @@
 //! | [`engine`] | one committer a shard: commands queue, and are committed in batches |
 //! | [`feed`] | the tailer, the ring and the sessions of watches |
 //! | [`claims`] | queues of runs that wait for a claim |
-//! | [`leases`] | heartbeats in batches, the sweep of runs whose time is over, progress, tidying |
+//! | [`upkeep`] | heartbeats in batches, the sweep of runs whose time is over, progress, tidying |
 //! | [`reads`] | reads that share a query |
 //! | [`retention`] | purges of runs that were kept for as long as their namespace wants |
 //! | [`namespaces`] | the namespaces that exist, as a process knows |
@@ -68,7 +68,6 @@ pub mod domain;
 pub mod engine;
 pub mod feed;
 pub mod grpc;
-pub mod leases;
 pub mod memory;
 pub mod namespaces;
 pub mod private;
@@ -81,4 +80,5 @@ pub mod supervise;
 pub mod telemetry;
 pub mod text;
 pub mod tls;
+pub mod upkeep;
 pub mod wire;

@@ -1,8 +1,8 @@
 //! The call that renews a lease.
 
 use super::{Authority, Call, unreadable};
-use crate::leases::renewals::Failure;
 use crate::telemetry::traces;
+use crate::upkeep::renewals::Failure;
 use crate::wire::problem::{self, Problem};
 use crate::wire::request;
 use runledger_proto::v1;

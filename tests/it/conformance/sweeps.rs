@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use runledger::domain::{Shard, Status};
 use runledger::engine::{Engine, Limits};
-use runledger::leases::sweeper::sweep;
 use runledger::store::{Commits, StoreError};
 use runledger::supervise::Supervisor;
+use runledger::upkeep::sweeper::sweep;
 use tokio::sync::Notify;
 
 use super::asking::{ask_all, neighbours};

@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures_util::future::join;
 use runledger::domain::{Rules, Shard, Status};
 use runledger::engine::{Engine, Limits};
-use runledger::leases::upkeep;
 use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{Commits, OpenError, Runs as _, Store, Upkeep};
 use runledger::supervise::Supervisor;
+use runledger::upkeep::rounds;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -117,7 +117,7 @@ async fn a_shard_that_stands_still_keeps_no_other_from_its_sweeps() {
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());
     let engine =
         Arc::new(Engine::start(&commits, store.clone(), &supervisor, &Arc::new(Notify::new()), Limits::default()));
-    upkeep::start(&upkeep, &engine, &supervisor);
+    rounds::start(&upkeep, &engine, &supervisor);
     waiting(&watch).await;
     // This run is due only now: the sweep that ends it began while the other shard stood still.
     apply(&*store, deferred(free).start_timeout_ms(1)).await;

@@ -8,5 +8,5 @@
 
 pub mod progress;
 pub mod renewals;
+pub mod rounds;
 pub mod sweeper;
-pub mod upkeep;
