@@ -49,8 +49,8 @@ use crate::domain::{
     Take, TraceContext,
 };
 use crate::engine::{self, Engine};
+use crate::fairness::{CallerKey, Turn, Turns, spread};
 use crate::feed::Feed;
-use crate::share::{CallerKey, Turn, Turns, spread};
 use crate::store::query::Reach;
 use crate::store::{Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;

@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
-use crate::share::{CallerKey, Shares, Turns};
+use crate::fairness::{CallerKey, Shares, Turns};
 use crate::store::{Commits, Ledger, Runs, StoreError, attached, run_at};
 use crate::supervise::Supervisor;
 use crate::telemetry::{chain, traces};

@@ -52,8 +52,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{Event, Filter, LedgerEpoch, Position, Revision, Run, RunKey, Shard, Status, Time};
+use crate::fairness::{self, CallerKey, Turns};
 use crate::memory::Part;
-use crate::share::{self, CallerKey, Turns};
 use crate::store::{RunLog, Runs, StoreError};
 use crate::supervise::Supervisor;
 use crate::telemetry::record;
@@ -404,7 +404,7 @@ impl Feed {
 }
 
 /// Waits for a caller's turn.
-async fn turn(turns: &Arc<Turns>, caller: CallerKey) -> share::Turn {
+async fn turn(turns: &Arc<Turns>, caller: CallerKey) -> fairness::Turn {
     loop {
         if let Ok(turn) = turns.turn(caller, TURN_WAIT_MAX).await {
             return turn;

@@ -46,7 +46,7 @@
 //! | [`grpc`] | the gRPC face of the authority, health, and the listener with its bounds |
 //! | [`tls`] | certificates and client CAs, read again when they change; handshakes; trust in connected clients |
 //! | [`auth`] | who makes a call, and what the caller may do: the gate, the access file, signed tokens |
-//! | [`share`] | how much each caller may take of a thing that callers share |
+//! | [`fairness`] | how much each caller may take of a thing that callers share |
 //! | [`admin`] | the port for those who run the process: `/livez`, `/readyz`, `/metrics` |
 //! | [`telemetry`] | metrics, traces and log lines |
 //! | [`memory`] | how much memory the process takes, and what is refused when little is left |
@@ -66,6 +66,7 @@ pub mod config;
 pub mod declaration;
 pub mod domain;
 pub mod engine;
+pub mod fairness;
 pub mod feed;
 pub mod grpc;
 pub mod memory;
@@ -73,7 +74,6 @@ pub mod namespaces;
 pub mod private;
 pub mod reads;
 pub mod retention;
-pub mod share;
 pub mod stdio;
 pub mod store;
 pub mod supervise;

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::domain::RunKey;
-use crate::share::CallerKey;
+use crate::fairness::CallerKey;
 use crate::store::{Found, RunAsKept, Runs, StoreError};
 use crate::supervise::Supervisor;
 

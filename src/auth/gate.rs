@@ -31,7 +31,7 @@ use super::trusted::Trusted;
 use super::{Access, Allowed, Caller, Needs as _, Rights, Scope};
 use crate::clock::Clock;
 use crate::domain::{Agents, Namespace, Principal, Time};
-use crate::share::CallerKey;
+use crate::fairness::CallerKey;
 
 /// Time for which a credential is still taken after its end: clocks differ.
 const SKEW_MS: u64 = 30_000;

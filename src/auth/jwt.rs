@@ -37,7 +37,7 @@ pub use token::{TOKEN_BYTES_MAX, has_form};
 
 use super::jwks::Source;
 use crate::clock::Clock;
-use crate::share::{CallerKey, Turns};
+use crate::fairness::{CallerKey, Turns};
 use token::Token;
 use verified::Verified;
 

@@ -11,7 +11,7 @@ use super::lists::Read;
 use super::{Authority, unreadable};
 use crate::domain::sides::lifecycles;
 use crate::domain::{Ask, Command, Declared, Event, LedgerEpoch, RedactedPath, Redaction, Revision, RunKey};
-use crate::share::CallerKey;
+use crate::fairness::CallerKey;
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::attached::Attached;
 use crate::wire::problem::Problem;

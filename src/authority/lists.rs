@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
 use crate::domain::{Filter, LabelValue, Namespace, Priority, Status as RunStatus};
 use crate::engine::ANSWER_WAIT_MAX;
-use crate::share::{self, CallerKey, spread};
+use crate::fairness::{self, CallerKey, spread};
 use crate::store::StoreError;
 use crate::store::attached::{self, Attached};
 use crate::store::query::{
@@ -200,9 +200,9 @@ impl Authority {
 /// waits for the other turn, which is that of all long reads: a short list does not wait for a long one.
 #[derive(Debug)]
 pub struct Turns {
-    reads: Arc<share::Turns>,
+    reads: Arc<fairness::Turns>,
     /// Redactions that are committed at a time: one, since all commits of a shard wait while a history is written anew.
-    redactions: Arc<share::Turns>,
+    redactions: Arc<fairness::Turns>,
     /// The calls that got no turn.
     refused: AtomicU64,
 }
@@ -220,7 +220,7 @@ const LARGE_READS_MAX: usize = 2;
 
 impl Default for Turns {
     fn default() -> Self {
-        let [reads, redactions] = [LARGE_READS_MAX, 1].map(share::Turns::new);
+        let [reads, redactions] = [LARGE_READS_MAX, 1].map(fairness::Turns::new);
         Self { reads, redactions, refused: AtomicU64::new(0) }
     }
 }
@@ -260,7 +260,7 @@ impl Turns {
         self.turn(self.redactions.turn(caller, ANSWER_WAIT_MAX).await)
     }
 
-    fn turn(&self, turn: Result<share::Turn, Duration>) -> Result<Attached, Problem> {
+    fn turn(&self, turn: Result<fairness::Turn, Duration>) -> Result<Attached, Problem> {
         let refused = |waited| {
             let nth = self.refused.fetch_add(1, Ordering::Relaxed);
             problem::overloaded_for(spread(waited, nth))

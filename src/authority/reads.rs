@@ -5,7 +5,7 @@ use super::lists::Read;
 use super::{Authority, Call, kept, run_not_found, unreadable};
 use crate::domain::check::{Outcome, check_matrix, check_run, next_phases};
 use crate::domain::{ContentRow, LabelValue, LifecycleFound, LifecycleKey, Run, RunKey};
-use crate::share::CallerKey;
+use crate::fairness::CallerKey;
 use crate::store::attached::Attached;
 use crate::store::contents::Beside;
 use crate::store::query::ClaimPlace;

@@ -14,8 +14,8 @@ use super::queues::QueueKey;
 use super::room::AllRoom;
 use super::{Failure, Limits};
 use crate::domain::{Filter, LabelValue, Namespace, Priority, RunId, Take};
+use crate::fairness::Turn;
 use crate::feed::hub::Told;
-use crate::share::Turn;
 use crate::store::query::{self, ClaimPage, ClaimPlace, Place, READY_RUNS_MAX, Reach, ReadyOf, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Runs, StoreError, attached};
 

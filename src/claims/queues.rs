@@ -17,9 +17,9 @@ use super::Limits;
 use super::queue::Queue;
 use super::room::AllRoom;
 use crate::domain::{AtRest, Filter, MaxRunning, Namespace, Status, Take};
+use crate::fairness::{CallerKey, Share, Shares};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
-use crate::share::{CallerKey, Share, Shares};
 
 /// The pause before a watch that was cut is taken up again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);

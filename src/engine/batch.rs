@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::inlet::{InHand, Pending};
 use super::{Failure, Limits};
 use crate::domain::{Command, Decided};
-use crate::share::spread;
+use crate::fairness::spread;
 use crate::telemetry::record;
 use crate::telemetry::traces::Span;
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::unreceived::IfUnreceived;
 use super::{Failure, Limits};
 use crate::domain::{Command, Verdict};
-use crate::share::{CallerKey, Share, Shares};
+use crate::fairness::{CallerKey, Share, Shares};
 use crate::telemetry::traces::{self, Span};
 
 /// Commands that each caller may have in a shard's queue, however many callers there are.

@@ -8,7 +8,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use super::{in_a_task, turn};
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, Filter, Revision, Run, RunKey};
-use crate::share::{CallerKey, Turns};
+use crate::fairness::{CallerKey, Turns};
 use crate::store::{Runs, StoreError};
 
 /// Bytes of runs kept to fold the next event on.

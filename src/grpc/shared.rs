@@ -9,8 +9,8 @@ use tonic::Status;
 use super::transport::Peer;
 use super::watch::{of_many, of_one};
 use crate::authority::{Authority, Call};
+use crate::fairness::CallerKey;
 use crate::feed::{Feed, Waited};
-use crate::share::CallerKey;
 use crate::wire::served;
 use runledger_proto::v1;
 

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::ids::{self, Shard};
 use crate::domain::{Refusal, Renewal, RunKey, renewal};
-use crate::share::{CallerKey, Share, Shares};
+use crate::fairness::{CallerKey, Share, Shares};
 use crate::store::leases::Renewed;
 use crate::store::{Ledger, Runs, StoreError, Upkeep};
 use crate::supervise::Supervisor;

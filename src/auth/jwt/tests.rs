@@ -20,7 +20,7 @@ use super::{Issuer, JwtRefused, Jwts, Proof};
 use crate::auth::jwks::KeySource;
 use crate::clock::Clock;
 use crate::domain::Time;
-use crate::share::{CallerKey, Turns};
+use crate::fairness::{CallerKey, Turns};
 
 /// The issuer of most tokens here.
 const ISSUER: &str = "https://issuer.example";

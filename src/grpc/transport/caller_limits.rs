@@ -10,7 +10,7 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
 
-use crate::share::{CallerKey, Party};
+use crate::fairness::{CallerKey, Party};
 
 /// Agents whose rate is known at once. Above, a call that names another one counts for its connection only.
 const PARTIES_MAX: usize = 64 * 1024;

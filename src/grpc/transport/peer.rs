@@ -21,7 +21,7 @@ use super::method::Method;
 use super::totals::{REQUEST_BYTES_MAX, Totals};
 use crate::auth::Caller;
 use crate::domain::Principal;
-use crate::share::CallerKey;
+use crate::fairness::CallerKey;
 use crate::telemetry::record;
 use crate::tls::ClientCertificate;
 use crate::wire::problem;

@@ -17,8 +17,8 @@ use super::load_shed::LoadShed;
 use super::peer::Peer;
 use super::quantum::Backlog;
 use crate::auth::Caller;
+use crate::fairness::spread;
 use crate::memory::{Memory, Part};
-use crate::share::spread;
 use crate::telemetry::{LogThrottle, chain, record};
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.

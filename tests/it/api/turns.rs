@@ -8,7 +8,7 @@ use prost_types::{Struct, Value};
 use runledger::auth::{Caller, Rights};
 use runledger::authority::{Call, Until};
 use runledger::domain::{Agents, Principal};
-use runledger::share::CallerKey;
+use runledger::fairness::CallerKey;
 use runledger_proto::v1;
 use tokio::task::yield_now;
 

@@ -1,6 +1,6 @@
 //! A claimer beside others that come on a new connection each time, and read whole queues.
 
-use runledger::share::CallerKey;
+use runledger::fairness::CallerKey;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! A shard's queue that callers share: what each may take of it, and how long its commands wait.
 
-use runledger::share::CallerKey;
+use runledger::fairness::CallerKey;
 
 use super::*;
 

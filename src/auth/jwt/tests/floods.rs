@@ -15,7 +15,7 @@ use super::signing::{Signer, jwks};
 use super::{claims, claims_with, follow, follow_by, issuer};
 use crate::auth::jwks::{KeySource, Trust};
 use crate::auth::jwt::JwtRefused;
-use crate::share::{CallerKey, Turns};
+use crate::fairness::{CallerKey, Turns};
 
 const SOON: Duration = Duration::from_secs(30);
 
