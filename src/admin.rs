@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::places::{Place, Places};
 use self::scrapes::Scrapes;
 use crate::grpc::health::Readiness;
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::LogThrottle;
 use crate::telemetry::meter::Exposition;
 

@@ -53,7 +53,7 @@ use crate::fairness::{CallerKey, Turn, Turns, spread};
 use crate::feed::Feed;
 use crate::store::query::Reach;
 use crate::store::{Runs, StoreError, Upkeep};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 
 /// The pause, at least, between two looks of a claimer that waits, whether another attempt of its request has claimed.
 const LOOK_AGAIN_MIN: Duration = Duration::from_secs(1);

@@ -67,7 +67,7 @@ use crate::config::shown::Setting;
 use crate::config::{self as settings, ServeConfig};
 use crate::stdio;
 use crate::store::open::Location;
-use crate::supervise::signals::outlive_limits;
+use crate::tasks::signals::outlive_limits;
 
 /// The lifecycle authority for runs.
 #[derive(Debug, Parser)]

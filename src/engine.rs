@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
 use crate::fairness::{CallerKey, Shares, Turns};
 use crate::store::{Commits, Ledger, Runs, StoreError, attached, run_at};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::{chain, traces};
 use batch::Queue;
 pub use commit_health::{CommitHealth, CommitOutage};

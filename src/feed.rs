@@ -55,7 +55,7 @@ use crate::domain::{Event, Filter, LedgerEpoch, Position, Revision, Run, RunKey,
 use crate::fairness::{self, CallerKey, Turns};
 use crate::memory::Part;
 use crate::store::{RunLog, Runs, StoreError};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::record;
 use cursor::Cursor;
 use fold::{Cache, Folded};

@@ -50,7 +50,7 @@
 //! | [`admin`] | the port for those who run the process: `/livez`, `/readyz`, `/metrics` |
 //! | [`telemetry`] | metrics, traces and log lines |
 //! | [`memory`] | how much memory the process takes, and what is refused when little is left |
-//! | [`app`], [`config`], [`supervise`] | the process: wired, told what to do, stopped |
+//! | [`app`], [`config`], [`tasks`] | the process: wired, told what to do, stopped |
 //! | [`clock`], [`private`], [`stdio`] | the one place each that reads the clock, makes files, and writes to the streams |
 //! | [`text`] | texts of people: times, durations, sizes, numbers |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
@@ -76,7 +76,7 @@ pub mod reads;
 pub mod retention;
 pub mod stdio;
 pub mod store;
-pub mod supervise;
+pub mod tasks;
 pub mod telemetry;
 pub mod text;
 pub mod tls;

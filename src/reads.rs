@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::domain::RunKey;
 use crate::fairness::CallerKey;
 use crate::store::{Found, RunAsKept, Runs, StoreError};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 
 /// Queries in flight at most. While so many are, callers gather for the next.
 const QUERIES_MAX: usize = 3;

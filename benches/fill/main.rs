@@ -13,7 +13,7 @@ use runledger::clock::{SystemClock, draw_id};
 use runledger::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use runledger::domain::{Agents, Command, Principal, Rules, RunKey, Shard};
 use runledger::store::{OpenOptions, Store, open};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use runledger::wire::request;
 use runledger_bench::fill::recipe::{Call, Recipe, SEED};
 use tokio::task::JoinSet;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::admin;
 use crate::config::ServeConfig;
 use crate::grpc::health::Readiness;
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::meter::Exposition;
 
 /// See the module.

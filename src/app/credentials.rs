@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::authority::AuthoritySlot;
 use crate::clock::{Clock, CredentialClock, SystemClock};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 
 /// A clock that begins now, and is looked at until the stop.
 pub(super) fn clock(slot: AuthoritySlot, supervisor: &Supervisor) -> Arc<dyn Clock> {

@@ -11,7 +11,7 @@ use super::connect;
 use super::ending::Stop;
 use super::output::{Output, tell};
 use crate::stdio;
-use crate::supervise::signals::Signals;
+use crate::tasks::signals::Signals;
 use crate::telemetry::chain;
 use runledger_bench::BenchError;
 use runledger_bench::fill;

@@ -25,7 +25,7 @@ use crate::domain::{Namespace, Retention};
 use crate::retention::{self, GRACE, Mode, Quiets};
 use crate::store::retention::{Purged, Retained};
 use crate::store::{self, OpenError, Store};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::chain;
 use crate::text::limit;
 use runledger_proto::v1;

@@ -13,7 +13,7 @@ use super::transport::Totals;
 use super::transport::listener::{Limits, Port, listen};
 use crate::auth::Gate;
 use crate::authority::AuthoritySlot;
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::wire::served::identity_service_server::IdentityServiceServer;
 use crate::wire::served::lifecycle_service_server::LifecycleServiceServer;
 use crate::wire::served::namespace_service_server::NamespaceServiceServer;

@@ -21,7 +21,7 @@ use super::postgres::{self, PostgresInspect, PostgresStore, dsn};
 use super::sqlite::{SqliteInspect, SqliteStore};
 use super::{OpenError, OpenOptions, Store};
 use crate::clock::Clock;
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 
 /// The place of a store. `Display` and `Debug` never show a password.
 #[derive(Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::{Progress, RunKey, Time};
 use crate::store::Upkeep;
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 
 /// The time from one look to the next. Watchers of a run are not told more often.
 const EVERY: Duration = Duration::from_secs(1);

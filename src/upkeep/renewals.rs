@@ -14,7 +14,7 @@ use crate::domain::{Refusal, Renewal, RunKey, renewal};
 use crate::fairness::{CallerKey, Share, Shares};
 use crate::store::leases::Renewed;
 use crate::store::{Ledger, Runs, StoreError, Upkeep};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::record;
 
 /// Renewals in one write at most: each is compared with each row.

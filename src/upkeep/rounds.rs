@@ -14,7 +14,7 @@ use crate::domain::Shard;
 use crate::engine::Engine;
 use crate::store::leases::TICK_EVERY;
 use crate::store::{StoreError, Upkeep};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::{chain, gauges, metrics, record};
 
 /// The time from one sweep to the next, and from one stamp to the next. The loss of a worker is noticed after the ttl

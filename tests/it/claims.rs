@@ -20,7 +20,7 @@ use runledger::fairness::CallerKey;
 use runledger::feed::{self, Feed};
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OfLedger as _, OpenOptions, Runs as _, Upkeep as _};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use runledger::wire::WireFrames;
 use runledger::wire::seal::Seals;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};

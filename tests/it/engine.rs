@@ -13,7 +13,7 @@ use runledger::engine::{Disposition, Engine, Failure, Limits};
 use runledger::store::leases::OverduePlace;
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OpenOptions, Runs as _, Upkeep as _};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use runledger::upkeep::sweeper;
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore};

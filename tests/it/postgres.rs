@@ -25,7 +25,7 @@ use runledger::store::postgres::PostgresStore;
 use runledger::store::{
     CommitError, Commits as _, OfLedger as _, OpenError, RunLog as _, Runs as _, Store, StoreError, Unsettled,
 };
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use tokio::time::timeout;
 use tokio_postgres::Client;
 

@@ -11,7 +11,7 @@ use runledger::fairness::CallerKey;
 use runledger::reads::Reads;
 use runledger::store::open::{self, Location};
 use runledger::store::{OpenOptions, RunAsKept, StoreError};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;

@@ -30,7 +30,7 @@ use crate::cli::connect::Server;
 use crate::cli::ending::{Stop, say};
 use crate::cli::fields::{JsonSource, Label, MaxRunning, at_least_one, labels, suspension_kind};
 use crate::cli::view;
-use crate::supervise::signals::Signals;
+use crate::tasks::signals::Signals;
 use crate::text::seconds_or_duration;
 
 /// The reason why the program was told to end.

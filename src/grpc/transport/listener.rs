@@ -15,7 +15,7 @@ use super::super::routes::Routes;
 use super::connection::{Accepted, Lifetime};
 use super::totals::Totals;
 use crate::auth::Gate;
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::LogThrottle;
 use crate::tls::Tls;
 

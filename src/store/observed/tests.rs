@@ -18,7 +18,7 @@ use crate::store::{
     Commits as _, Found, Lifecycles as _, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _,
     Store as _, Unsettled, Upkeep as _, run_at,
 };
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 
 fn of(key: RunKey, ask: Ask, principal: Principal) -> Command {
     Command {

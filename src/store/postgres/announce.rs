@@ -19,7 +19,7 @@ use super::defaults::put_right;
 use super::errors::TimedOut;
 use super::sessions::CREATE_MAX;
 use crate::store::error::Source;
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::chain;
 
 /// The shortest time between two `NOTIFY`.

@@ -47,7 +47,7 @@ use super::uptime::ReplicaUptime;
 use super::uptime::statements::opening;
 use crate::domain::{Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, Loaded, Shard};
 use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, told};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::{record, traces};
 
 /// The time for all steps before COMMIT may have been sent: past it, surely nothing was applied.

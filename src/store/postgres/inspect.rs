@@ -30,7 +30,7 @@ use crate::store::inspect::{
     BesideRow, Condition, EventRow, Extent, Inspect, Link, Links, OfRuns, Past, PlaceRow, RunRow, ShardRows, Tombstones,
 };
 use crate::store::{Description, Ledger, OfLedger, OpenError, OpenOptions, Page, RunLog, StoreError};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 
 /// A database that is only read.
 pub struct PostgresInspect {

@@ -13,7 +13,7 @@ use crate::store::fitness::refuse;
 use crate::store::migrations::Migrated;
 use crate::store::plan::Plan;
 use crate::store::{Ledger, OpenError, OpenOptions};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 
 impl PostgresStore {
     /// Opens the database that the connection string names, and creates the ledger in an empty one. The tasks that

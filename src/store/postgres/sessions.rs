@@ -21,7 +21,7 @@ use super::defaults::put_right;
 use super::lineage::Lineage;
 use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::store::{PoolUse, StoreError};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::{chain, record};
 
 /// The time that a caller waits for a session in the queue, and for a new connection: from the first packet to the

@@ -14,7 +14,7 @@ use runledger::feed::watch_run::Frame;
 use runledger::feed::{CHECKPOINT_INTERVAL, Feed, Limits, WatchError};
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OfLedger as _, OpenOptions};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use runledger::wire::WireFrames;
 use runledger::wire::seal::Seals;
 use serde_json::json;

@@ -12,7 +12,7 @@ use runledger::store::observed::Observed;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::sqlite::SqliteStore;
 use runledger::store::{Elapsed, OpenOptions, Store};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
 use tokio::time::Instant;

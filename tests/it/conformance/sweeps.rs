@@ -5,7 +5,7 @@ use std::sync::Arc;
 use runledger::domain::{Shard, Status};
 use runledger::engine::{Engine, Limits};
 use runledger::store::{Commits, StoreError};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use runledger::upkeep::sweeper::sweep;
 use tokio::sync::Notify;
 

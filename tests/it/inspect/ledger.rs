@@ -7,7 +7,7 @@ use runledger::domain::ids::shard_of;
 use runledger::domain::{Command, Rules, Shard, Verdict};
 use runledger::store::open::{self, Location};
 use runledger::store::{OpenOptions, Store};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use serde_json::json;
 use tempfile::TempDir;
 

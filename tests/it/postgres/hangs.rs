@@ -10,7 +10,7 @@ use runledger::engine::{Engine, Limits};
 use runledger::store::OpenOptions;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{Commits, OpenError, Runs as _, Store, Upkeep};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 use runledger::upkeep::rounds;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use futures_util::future::join;
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{Found, OpenOptions, Runs as _};
-use runledger::supervise::Supervisor;
+use runledger::tasks::Supervisor;
 
 use super::open;
 use crate::conformance::asking::apply;

@@ -85,7 +85,7 @@ mod tests {
     use super::super::statements::BEGIN;
     use super::*;
     use crate::store::postgres::sessions::Sessions;
-    use crate::supervise::Supervisor;
+    use crate::tasks::Supervisor;
 
     type Answer = BoxFuture<'static, Result<(), &'static str>>;
 

@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
     use crate::store::postgres::sessions::Sessions;
-    use crate::supervise::Supervisor;
+    use crate::tasks::Supervisor;
 
     fn sessions() -> Sessions {
         #[expect(clippy::disallowed_methods, reason = "`make test` says where its Postgres is in the environment")]

@@ -21,7 +21,7 @@ use crate::store::StoreError;
 use crate::store::attached::{self, Attached};
 use crate::store::postgres::errors;
 use crate::store::told::{POOL_COMMIT, POOL_READ};
-use crate::supervise::Supervisor;
+use crate::tasks::Supervisor;
 use crate::telemetry::{record, traces};
 
 /// The time for which an abandoned statement may go on. Most end sooner, and a cancellation costs two connections: one
