@@ -45,7 +45,7 @@ use crate::store::observed::Observed;
 use crate::store::open::{self, Location};
 use crate::store::{Commits, Description, OpenError, Store, Upkeep};
 use crate::tasks::Supervisor;
-use crate::tasks::looks::{Ask, Looks};
+use crate::tasks::file_poll::{Ask, Looks};
 use crate::tasks::signals::Signals;
 use crate::telemetry::chain;
 use crate::tls::Tls;

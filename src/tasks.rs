@@ -3,7 +3,7 @@
 //! No task is detached. A vital task that ends before the stop was asked for, even by a panic, stops the service, and
 //! the process ends with an error.
 
-pub mod looks;
+pub mod file_poll;
 pub mod signals;
 
 use std::sync::{Arc, OnceLock};

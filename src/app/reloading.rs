@@ -11,7 +11,7 @@ use crate::authority::WaitMax;
 use crate::config::shown::{RELOADED, Setting};
 use crate::config::{ServeConfig, file};
 use crate::grpc::transport::{CallerLimits, Totals};
-use crate::tasks::looks::Looks;
+use crate::tasks::file_poll::Looks;
 use crate::telemetry::{self, record, traces};
 
 /// Reads the settings again, as they were read at the start.

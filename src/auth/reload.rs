@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::access_file::{self, FILE_BYTES_MAX};
 use super::rules::Rules;
 use super::{Gate, Kinds};
-use crate::tasks::looks::Looks;
+use crate::tasks::file_poll::Looks;
 use crate::telemetry::{chain, record};
 
 /// The access file of a server.

@@ -9,7 +9,7 @@ use super::expiry::ExpiryLog;
 use super::files::Digest;
 use super::offer::Offer;
 use super::{Tls, TlsError};
-use crate::tasks::looks::Looks;
+use crate::tasks::file_poll::Looks;
 use crate::telemetry::{LogThrottle, chain, record};
 
 /// What was found instead of files that could be taken: their contents, or the reason why they cannot be read.
