@@ -26,13 +26,13 @@
 //!   of this process together (`upkeep::progress`).
 //! - The feed never names the engine.
 
+mod checkpoints;
 pub mod cursor;
 mod fold;
 mod history;
 pub mod hub;
 mod limits;
 mod pages;
-mod quiet;
 mod ring;
 mod tailer;
 mod wait_run;

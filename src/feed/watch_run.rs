@@ -8,9 +8,9 @@ use bytes::Bytes;
 use futures_util::Stream;
 use tokio::time::timeout_at;
 
+use super::checkpoints::Quiet;
 use super::fold::{Folded, missing};
 use super::hub::Signal;
-use super::quiet::Quiet;
 use super::{Change, Feed, Held, WatchError};
 use crate::domain::evolve::evolve;
 use crate::domain::{Event, LedgerEpoch, Revision, Run, RunKey, Time};

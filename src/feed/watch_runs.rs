@@ -13,11 +13,11 @@ use bytes::Bytes;
 use futures_util::Stream;
 use tokio::time::timeout_at;
 
+use super::checkpoints::{Passing, Quiet};
 use super::cursor::{Cursor, View, ViewOf};
 use super::fold::Cache;
 use super::history::History;
 use super::hub::Told;
-use super::quiet::{Passing, Quiet};
 use super::ring::{Next, Stand};
 use super::{Change, Feed, Generation, Held, WatchError};
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
