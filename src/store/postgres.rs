@@ -4,11 +4,11 @@
 //! order and no two commits deadlock. Nothing here decides, and nothing needs sequences, triggers or notifications to
 //! be right.
 
-mod alone;
+mod admin_connection;
 mod announce;
+mod autocommit_writes;
 mod blocked;
 mod changes;
-mod changing;
 mod commit;
 mod defaults;
 pub(in crate::store) mod diagnosis;
@@ -18,9 +18,9 @@ mod ends;
 mod errors;
 mod fitness;
 mod grants;
-mod held;
 mod ids;
 mod inspect;
+mod leased_run_hints;
 mod lifecycles;
 mod lineage;
 mod migrate;
@@ -37,10 +37,10 @@ mod safety;
 mod sessions;
 mod sides;
 mod statistics;
+mod transactions;
 mod trial;
 mod upkeep;
 mod uptime;
-mod writing;
 
 use std::future::pending;
 use std::sync::Arc;

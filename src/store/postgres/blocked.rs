@@ -8,7 +8,7 @@ use runledger_postgres::Connector;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Client, Row};
 
-use super::alone::Alone;
+use super::admin_connection::Alone;
 use super::errors;
 use super::grants::SERVING;
 use super::inspect::session;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
-use super::alone::Alone;
+use super::admin_connection::Alone;
 use super::blocked::{self, Purpose};
 use super::errors::{self, TimedOut};
 use super::rows::Reader;

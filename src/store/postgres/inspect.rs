@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use tokio::time::timeout;
 
 pub(super) use self::sessions::session;
-use super::alone::Alone;
+use super::admin_connection::Alone;
 use super::blocked::{self, Purpose};
 use super::changes::OverShards;
 use super::errors::TimedOut;

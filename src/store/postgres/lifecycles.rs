@@ -8,12 +8,12 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
-use super::changing::{Failed, change, query};
 use super::commit::statements::{BEGIN, ROLLBACK};
 use super::commit::{Written, write_and_commit};
 use super::read;
 use super::rows::{Reader, bigint};
 use super::sessions::{Session, Sessions};
+use super::transactions::{Failed, change, query};
 use crate::domain::lifecycle::put;
 use crate::domain::{
     Declared, LifecycleKey, LifecycleName, LifecyclePin, LifecycleRecord, Namespace, PutFacts, PutLifecycle,

@@ -6,13 +6,13 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
 use super::PostgresStore;
-use super::changing::{self, Failed, query};
+use super::autocommit_writes::writing;
 use super::commit::statements::{BEGIN, ROLLBACK};
 use super::commit::{Written, write_and_commit};
 use super::read;
 use super::rows::{At, Reader, bigint};
 use super::sessions::Session;
-use super::writing::writing;
+use super::transactions::{self, Failed, query};
 use crate::domain::{
     Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Positions, Quotas,
     Retention, namespace,
@@ -93,7 +93,7 @@ impl Namespaces for PostgresStore {
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {
         let command = command.clone();
-        changing::change(&self.commits.sessions, move |session| {
+        transactions::change(&self.commits.sessions, move |session| {
             let command = command.clone();
             async move { change_once(session, &command).await }.boxed()
         })

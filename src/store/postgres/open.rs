@@ -3,7 +3,7 @@
 
 use tokio::sync::Mutex;
 
-use super::alone::Alone;
+use super::admin_connection::Alone;
 use super::announce::Announcer;
 use super::blocked::{self, Purpose};
 use super::changes::OverShards;

@@ -13,7 +13,7 @@
 use runledger_postgres::Connector;
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
-use super::alone::Alone;
+use super::admin_connection::Alone;
 use super::errors;
 use crate::store::OpenError;
 use crate::store::finding::Fault;

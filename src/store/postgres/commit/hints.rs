@@ -14,7 +14,7 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::super::held::HeldRuns;
+use super::super::leased_run_hints::HeldRuns;
 use super::namespaces::HintedNamespaces;
 use crate::domain::steady::{PRESENT_MICROS, STEP_MIN_MICROS, after_all};
 use crate::domain::{Ask, Command, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Steady, Time};

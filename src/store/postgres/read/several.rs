@@ -1,7 +1,7 @@
 //! Reads of several runs with their leases, in one flush.
 //!
 //! A statement that looks at leases as well takes half as long again, even where there is no lease. So it reads only
-//! runs that are [known to be held](super::super::held). A run that turns out to be held is known from then on, and
+//! runs that are [known to be held](super::super::leased_run_hints). A run that turns out to be held is known from then on, and
 //! its lease is read by a second statement on the same session.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::{RUN, columns, index, number_of, reading};
 use crate::domain::{LeaseEpoch, RunKey, Shard};
 use crate::store::dialect::run_columns;
 use crate::store::leases::KeptLease;
-use crate::store::postgres::held::HeldRuns;
+use crate::store::postgres::leased_run_hints::HeldRuns;
 use crate::store::postgres::rows::{Reader, shown, smallint};
 use crate::store::postgres::sessions::{Session, Sessions};
 use crate::store::postgres::upkeep::leases;

@@ -2,11 +2,11 @@
 
 use crate::domain::{Claimed, Time};
 use crate::store::StoreError;
+use crate::store::postgres::autocommit_writes::writing;
 use crate::store::postgres::read;
 use crate::store::postgres::rows::At;
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::sides::claims::{LOAD, LOCK};
-use crate::store::postgres::writing::writing;
 use crate::store::rows::sides::{READ_CLAIM, REPLAY_CLAIM, claim};
 
 /// Deletes the claims that were made this long ago.

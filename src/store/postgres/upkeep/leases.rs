@@ -8,13 +8,13 @@ use tokio_postgres::{Error, Row};
 use crate::domain::{Renewal, RunKey, Shard};
 use crate::store::dialect::run_columns;
 use crate::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
+use crate::store::postgres::autocommit_writes::writing;
 use crate::store::postgres::read;
 use crate::store::postgres::rows::{At, Reader, bigint, shown, smallint};
 use crate::store::postgres::sessions::{Session, Sessions};
 use crate::store::postgres::sides;
 use crate::store::postgres::uptime::ReplicaUptime;
 use crate::store::postgres::uptime::statements::{ACTS_FROM, EXPIRY, parameters, read_in_uptime, up};
-use crate::store::postgres::writing::writing;
 use crate::store::{StoreError, rows};
 
 /// A lease that can be renewed is found by the row's own condition, on its newest version: no read comes before it.

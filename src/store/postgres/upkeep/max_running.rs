@@ -2,10 +2,10 @@
 
 use crate::domain::Time;
 use crate::store::StoreError;
+use crate::store::postgres::autocommit_writes::writing;
 use crate::store::postgres::rows::At;
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::sides::max_running::IS_ACTIVE;
-use crate::store::postgres::writing::writing;
 
 /// Rows that are forgotten at once at most.
 const FORGET_ROWS_MAX: usize = 1_000;

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use tokio_postgres::types::ToSql;
 
 use crate::domain::{Namespace, Position, Positions, Revision, RunId, Shard, Status, Time};
+use crate::store::postgres::autocommit_writes::writing;
 use crate::store::postgres::rows::{Reader, bigint, smallint};
 use crate::store::postgres::sessions::Sessions;
-use crate::store::postgres::writing::writing;
 use crate::store::postgres::{PostgresStore, min_release, read};
 use crate::store::retention::{Due, Purged, Purges, Retained, Step, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
 use crate::store::rows::namespaces::{retained, retentions};

@@ -2,8 +2,8 @@
 
 use crate::store::StoreError;
 use crate::store::dialect::content_bytes;
+use crate::store::postgres::autocommit_writes::writing;
 use crate::store::postgres::sessions::Sessions;
-use crate::store::postgres::writing::writing;
 
 /// Events of a shard that are measured at once at most.
 const EVENTS_MAX: i64 = 10_000;

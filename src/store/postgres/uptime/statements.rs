@@ -14,11 +14,11 @@ use super::{Opening, ReplicaUptime, Sent, Told};
 use crate::domain::Time;
 use crate::store::StoreError;
 use crate::store::leases::ACTS_AFTER_MS;
+use crate::store::postgres::autocommit_writes::writing;
 use crate::store::postgres::parts::near;
 use crate::store::postgres::read;
 use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Sessions;
-use crate::store::postgres::writing::writing;
 use crate::store::uptime::GAP;
 
 /// The column in microseconds.
