@@ -6,7 +6,6 @@
 
 mod access;
 mod changes;
-mod cleaner;
 mod commit;
 mod connections;
 mod diagnosis;
@@ -31,6 +30,7 @@ mod query;
 mod read;
 mod rights;
 mod rows;
+mod secure_delete;
 mod sides;
 #[cfg(test)]
 mod tests;
@@ -79,7 +79,7 @@ pub struct SqliteStore {
     ledger: Ledger,
     description: Description,
     /// Asked when a redaction or a purge was committed.
-    cleaning: Arc<cleaner::Asked>,
+    cleaning: Arc<secure_delete::Asked>,
     /// The versions of lifecycles that were read last.
     versions: Arc<Versions>,
 }
@@ -172,7 +172,7 @@ impl SqliteStore {
 
     /// Takes away, until the stop, what old pages of the file and the log still show of what was redacted or purged.
     pub fn keep_clean(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
-        cleaner::run(self.connections.clone(), self.cleaning.clone(), stop)
+        secure_delete::run(self.connections.clone(), self.cleaning.clone(), stop)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Redactions: the events of a run that are in the log are written anew, in the transaction of the commit. What old pages
-//! of the file may still show of them is left to the [cleaner](crate::store::sqlite::cleaner), and is owed from then on.
+//! of the file may still show of them is left to the [cleaner](crate::store::sqlite::secure_delete), and is owed from then on.
 
 use std::ops::ControlFlow;
 
@@ -11,8 +11,8 @@ use crate::domain::{ContentTable, Event, NewEvent, Position, RedactedPath, Redac
 use crate::store::redaction::{self, PAGE_EVENTS_MAX, WRITER_MAX, not_all_rewritten, too_long};
 use crate::store::rows::events;
 use crate::store::scalars::shown;
-use crate::store::sqlite::cleaner;
 use crate::store::sqlite::rows::{Reader, bigint, each, execute};
+use crate::store::sqlite::secure_delete;
 use crate::store::{PAGE_BYTES_MAX, StoreError, json};
 
 const READ: &str = "-- redact.read
@@ -95,7 +95,7 @@ pub(super) fn rewrite(
             beside += execute(transaction, SAY_NOTHING, (shard.0, &key.namespace, &key.run_id))?;
         }
         if changed + forgotten + beside > 0 {
-            cleaner::owe(transaction)?;
+            secure_delete::owe(transaction)?;
         }
         redacted_values = Some(redacted_values.unwrap_or(0) + values + beside as u64);
     }
