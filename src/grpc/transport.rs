@@ -18,20 +18,20 @@
 //!   client's trust does, is in `tls`.
 
 mod answer;
-mod begin;
 mod caller_limits;
 mod calls;
 mod ciphertext;
 mod connection;
-mod goodbye;
+mod handshake;
 pub mod listener;
 mod load_shed;
 mod measured;
 mod method;
 mod peer;
 mod preface;
-mod quantum;
 mod rate_limit;
+mod read_quantum;
+mod rejection;
 mod request;
 mod socket;
 mod stall;

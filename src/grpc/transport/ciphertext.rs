@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::quantum::Quantum;
+use super::read_quantum::Quantum;
 
 /// See the module.
 #[derive(Debug)]

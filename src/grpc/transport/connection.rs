@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::routes::Routes;
-use super::begin::{Begun, NotBegun, begin};
 use super::calls::Calls;
+use super::handshake::{Begun, NotBegun, begin};
 use super::peer::Peer;
-use super::quantum::Quantum;
+use super::read_quantum::Quantum;
 use super::socket::Socket;
 use super::stall::StreamTasks;
 use super::totals::Totals;

@@ -7,7 +7,7 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
-use super::goodbye;
+use super::rejection;
 
 /// The first bytes that every HTTP/2 client sends.
 const MAGIC: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -34,7 +34,7 @@ pub(super) async fn read(socket: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> 
         if preface[..magic] != MAGIC[..magic] {
             if preface[0].is_ascii_uppercase() {
                 // Such as a browser or a probe.
-                goodbye::http_1(socket, "This port speaks gRPC, over HTTP/2 without an upgrade from HTTP/1.").await?;
+                rejection::http_1(socket, "This port speaks gRPC, over HTTP/2 without an upgrade from HTTP/1.").await?;
             }
             return Err(wrong("it does not begin with HTTP/2's preface"));
         }

@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::preface::Preface;
-use super::quantum::Quantum;
 use super::rate_limit::{Frames, RateLimit};
+use super::read_quantum::Quantum;
 
 /// Time that a write may wait for a peer that takes nothing.
 const WRITE_WAIT_MAX: Duration = Duration::from_mins(1);

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use super::begin::NotBegun;
 use super::caller_limits::{CallerLimits, CallersLimited};
+use super::handshake::NotBegun;
 use super::load_shed::LoadShed;
 use super::peer::Peer;
-use super::quantum::Backlog;
+use super::read_quantum::Backlog;
 use crate::auth::Caller;
 use crate::fairness::spread;
 use crate::memory::{Memory, Part};

@@ -10,9 +10,9 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
 use super::ciphertext::Ciphertext;
-use super::goodbye;
 use super::preface::{self, Preface};
-use super::quantum::Quantum;
+use super::read_quantum::Quantum;
+use super::rejection;
 use crate::tls::{Client, Refused, Tls};
 
 /// The first byte of a client that speaks TLS: its record is a handshake.
@@ -54,7 +54,7 @@ pub(super) async fn begin(stream: TcpStream, tls: Option<&Tls>, quantum: &Quantu
 async fn plain(mut stream: TcpStream) -> Result<Begun, NotBegun> {
     if first_bytes(&stream).await?[0] == TLS_HANDSHAKE {
         // A plain-text answer tells a TLS client more than a closed socket: "wrong version number", "not a TLS handshake".
-        goodbye::http_1(&mut stream, "This port speaks gRPC without TLS.").await?;
+        rejection::http_1(&mut stream, "This port speaks gRPC without TLS.").await?;
         return Err(disagreed("the client speaks TLS, and this port does not (--tls-cert)"));
     }
     let preface = preface::read(&mut stream).await?;
@@ -66,8 +66,8 @@ async fn secured(mut stream: TcpStream, tls: &Tls, quantum: &Quantum) -> Result<
     if first[0] != TLS_HANDSHAKE {
         match &first {
             // A GOAWAY would have some libraries connect again and again until the call's deadline.
-            b"PRI" => goodbye::tls(&mut stream).await?,
-            [b'A'..=b'Z', ..] => goodbye::http_1(&mut stream, "This port speaks gRPC by TLS only.").await?,
+            b"PRI" => rejection::tls(&mut stream).await?,
+            [b'A'..=b'Z', ..] => rejection::http_1(&mut stream, "This port speaks gRPC by TLS only.").await?,
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not begin with TLS").into()),
         }
         return Err(disagreed("the client speaks no TLS, and this port speaks nothing else"));
@@ -98,17 +98,17 @@ async fn tell(refused: Refused<Ciphertext>) -> NotBegun {
             let mut stream = stream.into_inner();
             // The alert has been sent.
             if stream.shutdown().await.is_ok() {
-                goodbye::linger(&mut stream).await;
+                rejection::linger(&mut stream).await;
             }
             // rustls says so where the client broke a rule, or has another opinion.
             let is_disagreed = source.kind() == io::ErrorKind::InvalidData;
             return if is_disagreed { NotBegun::Disagreed { what, source: Some(source) } } else { source.into() };
         }
         Refused::NoProtocol(mut stream) => {
-            let _gone = goodbye::http_1(&mut stream, "This port speaks gRPC, over HTTP/2: offer h2 by ALPN.").await;
+            let _gone = rejection::http_1(&mut stream, "This port speaks gRPC, over HTTP/2: offer h2 by ALPN.").await;
         }
         Refused::LongChain(mut stream) | Refused::Unnamed { mut stream, .. } => {
-            let _gone = goodbye::http_2(&mut stream, &what).await;
+            let _gone = rejection::http_2(&mut stream, &what).await;
         }
     }
     NotBegun::Disagreed { what, source: None }
