@@ -9,14 +9,14 @@ mod connect;
 mod context;
 mod doctor;
 mod emptiness;
-mod ending;
+mod exit;
 mod export;
 mod fields;
 mod filter;
 mod health;
+mod ledger_access;
 mod lifecycle;
 mod live;
-mod look;
 mod migrate;
 mod misread;
 mod monitoring;
@@ -48,7 +48,7 @@ use self::completions::CompletionsArgs;
 use self::config::ConfigArgs;
 use self::context::ContextArgs;
 use self::doctor::DoctorArgs;
-use self::ending::Stop;
+use self::exit::Stop;
 use self::export::ExportArgs;
 use self::health::HealthArgs;
 use self::lifecycle::LifecycleArgs;
@@ -307,7 +307,7 @@ pub async fn run(cli: Cli) -> ExitCode {
     let words = cli.words.clone();
     // Whoever gives a connection string where a file is meant is told of the file by its name.
     let shown = |sentence: String| redacted(&sentence, given(&words));
-    ending::code(Box::pin(done(cli)).await.map_err(|stop| stop.with_sentence(shown)))
+    exit::code(Box::pin(done(cli)).await.map_err(|stop| stop.with_sentence(shown)))
 }
 
 async fn done(cli: Cli) -> Result<(), Stop> {

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::connect;
-use super::ending::Stop;
+use super::exit::Stop;
 use super::output::{Output, tell};
 use crate::stdio;
 use crate::tasks::signals::Signals;

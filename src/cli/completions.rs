@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::Cli;
-use super::ending::Stop;
+use super::exit::Stop;
 
 pub(super) const HELP: &str = "Examples:\n  \
     source <(runledger completions bash)\n  \

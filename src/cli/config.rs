@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::ending::{Stop, say};
+use super::exit::{Stop, say};
 use crate::app;
 use crate::config::shown::{Setting, as_file};
 use crate::config::{ServeConfig, shown};

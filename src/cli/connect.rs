@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::context::{self, Context};
-use super::ending::{Stop, say};
+use super::exit::{Stop, say};
 use crate::config;
 use crate::text::limit;
 use runledger_client::flags::Access;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::file::{ContextError, Contexts};
 use super::connect::{Server, absolute, unusable};
-use super::ending::{Stop, say};
+use super::exit::{Stop, say};
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
 use runledger_client::flags::{Access, SERVER_DEFAULT};

@@ -28,8 +28,8 @@ use self::line::{Beside, Lines};
 use self::past::Trail;
 use self::resume::Seen;
 use self::sink::Sink;
-use super::ending::{Stop, say};
-use super::look::{self, PATIENCE, Progress, counted, patiently};
+use super::exit::{Stop, say};
+use super::ledger_access::{self, PATIENCE, Progress, counted, patiently};
 use crate::app;
 use crate::config::StoreLocation;
 use crate::domain::{ContentTable, Event, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
@@ -185,7 +185,7 @@ pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
 }
 
 async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
-    let inspect = look::open(&args.store).await?;
+    let inspect = ledger_access::open(&args.store).await?;
     let failed = |ended: Ended| {
         if let Ended::Store(error) = ended {
             error.into()

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 
-use super::ending::Stop;
+use super::exit::Stop;
 use crate::text::{count, object};
 use runledger_proto::Struct;
 use runledger_proto::{json::structure, v1};

@@ -3,7 +3,7 @@
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 
-use super::ending::Stop;
+use super::exit::Stop;
 use super::fields::{self, Label, Route, Status};
 use crate::clock::{Clock as _, SystemClock};
 use crate::text::When;

@@ -6,7 +6,7 @@ use clap::Args;
 use tokio::time::Instant;
 
 use super::connect::Selected;
-use super::ending::Stop;
+use super::exit::Stop;
 use super::output::tell;
 use crate::text::limit;
 use runledger_client::flags::SERVER_DEFAULT;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use super::connect::Caller;
-use super::ending::{Stop, exit_codes, say};
+use super::exit::{Stop, exit_codes, say};
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
 use super::time::time;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::ending::Stop;
+use super::exit::Stop;
 use super::output::tell;
 use crate::clock::SystemClock;
 use crate::config::StoreConfig;

@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use clap::{Args, Subcommand};
 
-use super::ending::Stop;
+use super::exit::Stop;
 use crate::telemetry::metrics;
 
 /// The alerts and the dashboard stand in the Helm chart, which reads no file outside itself. Tests hold both against the

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::connect::Caller;
-use super::ending::{Stop, exit_codes, say};
+use super::exit::{Stop, exit_codes, say};
 use super::output::{Format, Out, Output};
 use super::retention::counted::{self, Counted};
 use super::retention::flags::RetentionFlags;

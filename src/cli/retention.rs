@@ -15,8 +15,8 @@ use serde::Serialize;
 
 use self::flags::RetentionFlags;
 use super::connect::Selected;
-use super::ending::{Stop, say};
-use super::look::{self, Progress};
+use super::exit::{Stop, say};
+use super::ledger_access::{self, Progress};
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
 use crate::clock::SystemClock;
@@ -209,7 +209,7 @@ fn within(retention: v1::NamespaceRetention) -> Retention {
 /// The store that is asked for, and how long its namespaces keep runs; `beside` a server that has it, the next step.
 async fn opened(args: &WalkArgs, beside: &str) -> Result<(Arc<dyn Store>, Vec<Retained>), Stop> {
     // A ledger that is not there is not made for this.
-    look::open(&args.store.at).await?;
+    ledger_access::open(&args.store.at).await?;
     let location = args.store.location().map_err(Stop::Usage)?;
     let options = args.store.options(false, true);
     let supervisor = Supervisor::new();

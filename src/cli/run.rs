@@ -19,7 +19,7 @@ mod worker;
 use clap::{Args, Subcommand};
 
 use super::connect::Caller;
-use super::ending::Stop;
+use super::exit::Stop;
 use super::output::{Out, Output, RunFormat, RunOutput};
 use super::table::Table;
 use super::view;

@@ -8,7 +8,7 @@ use futures_util::{Stream, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::ending::Stop;
+use super::exit::Stop;
 use super::live::Board;
 use super::output::terminal;
 use crate::clock::{Clock as _, SystemClock};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Context as _;
 use tokio::net::lookup_host;
 
-use super::ending::Stop;
+use super::exit::Stop;
 use crate::app::reloading::Settings;
 use crate::config::ambient;
 use crate::{app, telemetry};

@@ -15,7 +15,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 use self::change::{Change, cannot_write};
 use self::entry::Entry;
-use super::ending::{Stop, say};
+use super::exit::{Stop, say};
 use super::output::{Format, Out, Output, is_stdout_closed, tell};
 use super::table::{Column, Table};
 use crate::auth::access_file::{self, FILE_BYTES_MAX};

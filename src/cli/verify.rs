@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, interval};
 
 use self::difference::Difference;
-use super::ending::Stop;
-use super::look::{self, PATIENCE, Progress, counted, patiently, rate};
+use super::exit::Stop;
+use super::ledger_access::{self, PATIENCE, Progress, counted, patiently, rate};
 use super::output::tell;
 use crate::config::StoreLocation;
 use crate::domain::{LedgerEpoch, Shard};
@@ -81,7 +81,7 @@ impl Ledger {
 }
 
 pub(super) async fn run(args: VerifyArgs) -> Result<(), Stop> {
-    let inspect = look::open(&args.store).await?;
+    let inspect = ledger_access::open(&args.store).await?;
     let shard_count = inspect.ledger().shard_count;
     if let Some(shard) = args.shard.filter(|shard| *shard >= shard_count) {
         let shards = format!("--shard {shard}: the ledger has the shards 0 to {}", shard_count - 1);

@@ -11,7 +11,7 @@ use tokio::task::consume_budget;
 use tokio::time::timeout;
 
 use super::connect::Watched;
-use super::ending::{Stop, exit_codes, say};
+use super::exit::{Stop, exit_codes, say};
 use super::filter::Filter;
 use super::output::{Out, Output, terminal};
 use super::table::{Column, Table};

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::connect::Caller;
-use super::ending::{Stop, exit_codes};
+use super::exit::{Stop, exit_codes};
 use super::output::{Format, Out, Output};
 use super::view::principal;
 use runledger_proto::v1;

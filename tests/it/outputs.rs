@@ -15,7 +15,7 @@ const MAY: &[(&str, &str)] = &[
     ("src/cli/bar.rs", "it asks how wide the terminal is"),
     ("src/cli/namespace.rs", "it asks whether there is a terminal"),
     ("src/cli/token.rs", "it asks who may read what is printed"),
-    ("src/cli/look.rs", "it asks whether there is a terminal"),
+    ("src/cli/ledger_access.rs", "it asks whether there is a terminal"),
     ("src/cli/output.rs", "data that must not be dropped; what can be told to stop writes on a thread of its own"),
     ("src/cli/completions.rs", "data, at once; no signal is caught"),
     ("src/cli/config.rs", "data, at once; no signal is caught"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cli::look::counted;
+use crate::cli::ledger_access::counted;
 use crate::cli::table::shown;
 use crate::store::Description;
 use crate::store::finding::{Fault, Finding as Problem};

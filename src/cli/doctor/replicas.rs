@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::problems::{WAITED_MS_MAX, seconds};
 use crate::cli::connect::Selected;
-use crate::cli::ending::Stop;
+use crate::cli::exit::Stop;
 use crate::cli::table::shown;
 use crate::cli::time::time;
 use crate::domain::{Namespace, Time};

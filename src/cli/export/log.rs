@@ -6,7 +6,7 @@ use super::lineage::Lineage;
 use super::past::Trail;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX};
-use crate::cli::ending::say;
+use crate::cli::exit::say;
 use crate::domain::{Event, Positions, Revision, RunKey};
 use crate::store::inspect::{Link, Links};
 use crate::store::{LoggedEvent, PAGE_BYTES_MAX};

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use super::range;
 use super::resume::Seen;
 use super::{Ended, Export};
-use crate::cli::ending::say;
+use crate::cli::exit::say;
 use crate::domain::{LedgerEpoch, Position, Positions, Shard, Time};
 use crate::store::LoggedEvent;
 use crate::store::inspect::Past;

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::resume::{Backwards, LINE_BYTES_MAX, Place, is_gone};
 use super::{Ended, Export};
-use crate::cli::ending::say;
+use crate::cli::exit::say;
 use crate::domain::{Revision, RunKey};
 use crate::store::PAGE_BYTES_MAX;
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::resume::{Place, is_gone};
 use super::{Ended, Export};
-use crate::cli::ending::say;
+use crate::cli::exit::say;
 use crate::domain::{Namespace, RunId, RunKey, Time};
 use crate::private::{self, Rights};
 use crate::store::inspect::Link;

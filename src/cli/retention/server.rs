@@ -8,7 +8,7 @@ use super::counted;
 use super::flags::RetentionFlags;
 use super::{Found, nothing_yet, within};
 use crate::cli::connect::Target;
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use crate::domain::{Namespace, Status};
 use runledger_client::{Client, Failure, Kind};
 use runledger_proto::v1;

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::mutations::Mutation;
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use runledger_proto::v1;
 
 #[derive(Args, Debug)]

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::mutations::show;
 use crate::cli::connect::Server;
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, Take, labels};
 use crate::cli::output::RunFormat;
 use crate::clock;

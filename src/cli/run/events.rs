@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::connect::Caller;
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use crate::cli::fields::at_least_one;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;

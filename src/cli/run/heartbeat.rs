@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::connect::Caller;
-use crate::cli::ending::Stop;
+use crate::cli::exit::Stop;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::time::time;
 use crate::cli::view::{self, Times};

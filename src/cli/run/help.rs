@@ -1,6 +1,6 @@
 //! The text of each command's help that stands after the flags. A test runs every example.
 
-use super::super::ending::exit_codes;
+use super::super::exit::exit_codes;
 
 /// Of `runledger run` itself.
 pub(in super::super) const HELP: &str = concat!(

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::Args;
 
 use super::mutations::{Holder, Mutation};
-use crate::cli::ending::Stop;
+use crate::cli::exit::Stop;
 use runledger_proto::v1;
 
 #[derive(Args, Debug)]

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::events::page_size;
 use crate::cli::connect::Caller;
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use crate::cli::fields::at_least_one;
 use crate::cli::filter::Filter;
 use crate::cli::output::{Format, Out, Output, RunFormat, RunOutput};

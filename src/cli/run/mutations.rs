@@ -9,7 +9,7 @@ use super::link::Brought;
 use super::phases::{Begin, Stand};
 use super::unchanged;
 use crate::cli::connect::Caller;
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use crate::cli::fields::{self, JsonSource, Label, MaxRunning, Route};
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::mutations::{Holder, Mutation};
 use super::phases::Stand;
-use crate::cli::ending::Stop;
+use crate::cli::exit::Stop;
 use crate::cli::fields::{self, MaxRunning};
 use crate::text::{seconds_or_duration, within};
 use runledger_proto::v1;

@@ -1,6 +1,6 @@
 //! What a call that changed nothing has dropped: who asked for it hears so.
 
-use crate::cli::ending::say;
+use crate::cli::exit::say;
 use runledger_proto::v1;
 
 /// Says which flags of a start were not taken by a run that was there: those of which it says something else, or does not

@@ -6,7 +6,7 @@ use clap::Args;
 use tokio::time::{Instant, sleep};
 
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::cli::view;
 use crate::text::seconds_or_duration;

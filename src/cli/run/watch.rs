@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::connect::Watched;
-use crate::cli::ending::Stop;
+use crate::cli::exit::Stop;
 use crate::cli::output::Output;
 use crate::cli::view::{self, Happening};
 use crate::cli::watch::printed;

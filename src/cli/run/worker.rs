@@ -3,8 +3,8 @@
 
 mod children;
 pub(super) mod guard;
-mod papers;
 mod program;
+mod workdir;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -24,10 +24,10 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::guard::Guard;
-use self::papers::Papers;
 use self::program::{Input, Program};
+use self::workdir::Papers;
 use crate::cli::connect::Server;
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use crate::cli::fields::{JsonSource, Label, MaxRunning, at_least_one, labels, suspension_kind};
 use crate::cli::view;
 use crate::tasks::signals::Signals;

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::children;
-use crate::cli::ending::{Stop, say};
+use crate::cli::exit::{Stop, say};
 use crate::text::count;
 
 /// Interval at which the guard looks whether a program that was told to end has ended.

@@ -8,7 +8,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::{Instant, sleep};
 
 use super::bar::Unwaited;
-use super::ending::{Stop, say};
+use super::exit::{Stop, say};
 use super::output::tell;
 use super::table::shown;
 use crate::clock::SystemClock;
