@@ -3,9 +3,9 @@
 mod admin_port;
 mod banner;
 mod credentials;
+mod exporters;
 mod gauges;
 pub mod reloading;
-mod telling;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::admin_port::AdminPort;
 use self::banner::{Ports, Spoken};
+use self::exporters::Telling;
 use self::reloading::{Reloaded, Settings};
-use self::telling::Telling;
 use crate::auth::reload::AccessFile;
 use crate::auth::{Gate, Trusted};
 use crate::authority::{self, Authority, AuthoritySlot, Turns, WaitMax};

@@ -15,9 +15,9 @@ mod commit_health;
 mod committer;
 mod inlet;
 mod limits;
+mod metrics;
 mod recovery;
 mod slots;
-mod told;
 mod unreceived;
 
 use std::sync::Arc;

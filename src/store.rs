@@ -21,6 +21,7 @@ mod ledger;
 pub mod lifecycles;
 mod log;
 mod merge;
+mod metrics;
 pub mod migrations;
 mod namespaces;
 pub mod observed;
@@ -36,7 +37,6 @@ mod runs;
 mod scalars;
 pub mod sqlite;
 mod steady;
-mod told;
 mod upkeep;
 mod uptime;
 

@@ -10,7 +10,7 @@ use super::batch::{Batch, Queue};
 use super::commit_health::CommitHealth;
 use super::recovery::{Settled, settle};
 use super::slots::Slots;
-use super::{Failure, failure, told};
+use super::{Failure, failure, metrics};
 use crate::clock::draw_id;
 use crate::domain::{Decide, Decided, Rules, Shard};
 use crate::store::error::Source;
@@ -77,7 +77,7 @@ impl Committer {
                         self.committed.notify_one();
                         self.store.announce_commit();
                     }
-                    told::committed(&decided);
+                    metrics::committed(&decided);
                     let rest = part.answer(decided);
                     if heavy {
                         // Each attempt reads the runs of all its commands, even of those that it does not come to
@@ -112,7 +112,7 @@ impl Committer {
             traces::within(span.clone().map(|span| Box::new(CallTrace { context: None, span: Some(span) })), commit)
                 .await;
         if let Some(span) = span {
-            span.end(told::failure(&committed));
+            span.end(metrics::failure(&committed));
         }
         let (unsettled, source) = match committed {
             Ok(decided) => return Outcome::Committed(decided),

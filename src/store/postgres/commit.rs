@@ -46,7 +46,7 @@ use super::sides;
 use super::uptime::ReplicaUptime;
 use super::uptime::statements::opening;
 use crate::domain::{Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, Loaded, Shard};
-use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, told};
+use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, metrics};
 use crate::tasks::Supervisor;
 use crate::telemetry::{record, traces};
 
@@ -140,16 +140,16 @@ pub(super) async fn commit(
     rules: &dyn Decide,
 ) -> Result<Decided, CommitError> {
     let began = Instant::now();
-    let mut path = told::OPTIMISTIC;
+    let mut path = metrics::OPTIMISTIC;
     let committed = match optimistic::commit(commits, began + READ_MAX, shard, commit_id, commands, rules).await {
         Ok(Optimistic::Committed(decided)) => Ok(decided),
         Ok(Optimistic::NotWritten) => {
-            path = told::UNDER_HEAD;
+            path = metrics::UNDER_HEAD;
             under_head(commits, began + READ_MAX, shard, commit_id, commands, rules).await
         }
         Err(error) => Err(error),
     };
-    record::commit(path, told::outcome(&committed), began.elapsed());
+    record::commit(path, metrics::outcome(&committed), began.elapsed());
     committed
 }
 
@@ -170,11 +170,11 @@ async fn under_head(
         match attempt_once(commits, deadline, &batch, rules, trusting).await {
             Ok(decided) => return Ok(decided),
             Err(Failure::Stale) => {
-                record::commit_retry(told::STALE);
+                record::commit_retry(metrics::STALE);
                 trusting = false;
             }
             Err(Failure::Again(_)) if attempt < ATTEMPTS_MAX => {
-                record::commit_retry(told::CONFLICT);
+                record::commit_retry(metrics::CONFLICT);
                 attempt += 1;
             }
             Err(Failure::Again(error)) => return Err(error.into()),

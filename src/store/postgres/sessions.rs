@@ -19,7 +19,7 @@ use self::connection::Connections;
 pub(super) use self::lent::Session;
 use super::defaults::put_right;
 use super::lineage::Lineage;
-use crate::store::told::{POOL_COMMIT, POOL_READ};
+use crate::store::metrics::{POOL_COMMIT, POOL_READ};
 use crate::store::{PoolUse, StoreError};
 use crate::tasks::Supervisor;
 use crate::telemetry::{chain, record};

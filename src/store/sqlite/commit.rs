@@ -16,7 +16,7 @@ use super::writer::begin;
 use super::{errors, lifecycles};
 use crate::domain::{Command, Decide, Decided, Shard};
 use crate::store::lifecycles::Versions;
-use crate::store::{CommitError, Unsettled, told};
+use crate::store::{CommitError, Unsettled, metrics};
 use crate::telemetry::record;
 
 /// Commits a batch, and tells how.
@@ -30,7 +30,7 @@ pub(super) fn commit(
 ) -> Result<Decided, CommitError> {
     let began = Instant::now();
     let committed = write_and_commit(connection, shard, commit_id, commands, rules, (clock, versions));
-    record::commit(told::WRITER, told::outcome(&committed), began.elapsed());
+    record::commit(metrics::WRITER, metrics::outcome(&committed), began.elapsed());
     committed
 }
 

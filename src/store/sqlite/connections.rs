@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::generation::{self, Turns};
 use super::identity::{Identity, LOOK_EVERY};
 use super::{errors, open};
-use crate::store::told::{POOL_COMMIT, POOL_READ};
+use crate::store::metrics::{POOL_COMMIT, POOL_READ};
 use crate::store::{PoolUse, StoreError};
 use crate::telemetry::{chain, record, traces};
 

@@ -32,7 +32,7 @@ use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
 use crate::domain::{Ask, Command, Decide, Decided, Declared, LifecycleKey, LifecyclePin, Loaded, Namespace, Shard};
 use crate::store::lifecycles::Versions;
-use crate::store::{CommitError, Unsettled, told};
+use crate::store::{CommitError, Unsettled, metrics};
 use crate::telemetry::{chain, record, traces};
 
 /// The outcome of an optimistic commit.
@@ -104,14 +104,14 @@ pub(in crate::store::postgres) async fn commit(
             return Ok(Optimistic::Committed(decided));
         }
         Ok(Written::Committed(None)) => {
-            record::commit_retry(told::WRONG_HINT);
+            record::commit_retry(metrics::WRONG_HINT);
             session.put_back();
             hints.was_wrong(shard);
             hints.namespaces().were_wrong(commands);
             return Ok(Optimistic::NotWritten);
         }
         Ok(Written::RolledBack(error)) if errors::is_lost_race(&error) => {
-            record::commit_retry(told::WRONG_HINT);
+            record::commit_retry(metrics::WRONG_HINT);
             session.put_back();
             hints.was_wrong(shard);
             return Ok(Optimistic::NotWritten);

@@ -19,8 +19,8 @@ use tokio_postgres::Error;
 use super::connection::{Connection, Connections};
 use crate::store::StoreError;
 use crate::store::attached::{self, Attached};
+use crate::store::metrics::{POOL_COMMIT, POOL_READ};
 use crate::store::postgres::errors;
-use crate::store::told::{POOL_COMMIT, POOL_READ};
 use crate::tasks::Supervisor;
 use crate::telemetry::{record, traces};
 
