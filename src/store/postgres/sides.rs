@@ -10,4 +10,4 @@ pub(super) mod leases;
 pub(super) mod lifecycles;
 pub(super) mod max_running;
 pub(super) mod namespaces;
-mod rests;
+mod suspended;

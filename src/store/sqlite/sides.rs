@@ -5,7 +5,7 @@ pub(super) mod claims;
 pub(super) mod contents;
 pub(super) mod leases;
 pub(super) mod max_running;
-mod rests;
+mod suspended;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(super) fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Resul
         leases::write(writer, key, *lease, now)?;
     }
     for (key, rest) in &sides.rests {
-        rests::write(writer, key, rest.as_ref())?;
+        suspended::write(writer, key, rest.as_ref())?;
     }
     for (value, run_ids) in &sides.max_running {
         max_running::write(writer.transaction, writer.shard, value, run_ids, now)?;
