@@ -1,6 +1,6 @@
 //! The `max_running` of a queue's claims, and the runs that count towards it, as far as the queue knows: those that it
 //! handed out, and those that refusals named, until the feed tells of their end. A claim is decided in
-//! `domain::decide::room`; a queue foresees it, to save claims that would be refused.
+//! `domain::decide::max_running`; a queue foresees it, to save claims that would be refused.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

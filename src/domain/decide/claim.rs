@@ -3,8 +3,8 @@
 use super::effect::{Cx, Permitted};
 use super::ending::{as_requested, concluded};
 use super::lease::{granted, released};
+use super::max_running::leaves_room;
 use super::phases::{Step, given};
-use super::room::leaves_room;
 use super::suspension::given_back;
 use crate::domain::decision::Context;
 use crate::domain::sides::claims::sent_id;

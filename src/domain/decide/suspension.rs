@@ -3,8 +3,8 @@
 use super::effect::{Cx, Permitted};
 use super::ending::{as_requested, concluded};
 use super::lease::granted;
+use super::max_running::leaves_room;
 use super::phases::{Said, Step, invalid_resumption};
-use super::room::leaves_room;
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{
     Ask, Asker, Brought, Changes, Command, EventType, Lease, LeaseEpoch, Principal, Ready, RefinementsChange, Refusal,
