@@ -100,7 +100,9 @@ pub(super) fn reported_late(status: Status, cx: Cx<'_>) -> Permitted {
         links: u32::try_from(links.len()).unwrap_or(u32::MAX),
         phase: brought.phase.map(str::to_owned),
     };
-    report.lacks(&lacks(brought.phase, brought.added, cx));
+    if status == Status::Completed {
+        report.lacks(&lacks(brought.phase, brought.added, cx));
+    }
     let supervision = SupervisionChange { late_report: Some(Box::new(report)), ..SupervisionChange::default() };
     let refinements = RefinementsChange { links, ..RefinementsChange::default() }.boxed();
     cx.makes(EventType::LateReported, Changes { supervision, refinements, ..Changes::default() })
