@@ -17,7 +17,8 @@
 //!
 //! - A claimer that gives up has waited until the feed told of every event that was acknowledged before, by a read of
 //!   the log's end that began after the claimer came.
-//! - Where there are too many queues, a new filter evicts the one that is idle for the longest: its own caller's first.
+//! - Where there are too many queues, a new filter evicts the one that is idle for the longest: where
+//!   its caller has too many, one of the caller's own.
 //! - A queue remembers the runs that filled a value of a label when a claim was refused for `max_running`. It asks the
 //!   store once whether they still count, and passes over their value until the feed tells of an end.
 

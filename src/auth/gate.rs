@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //!
-//! - A call passes with a good credential, for a namespace and in a role that were granted, and as an agent of the
-//!   caller's own.
+//! - Where there is an access file, a call passes with a good credential, for a namespace and in a role that were
+//!   granted, and as an agent of the caller's own; but for methods that are open to everybody.
 //! - A credential that comes with a call is good, or the call is refused. No call falls back to another credential, or
 //!   to none. No text of a credential leaves this module.
 //! - A method without a row in the table of methods is denied to everybody.

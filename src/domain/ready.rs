@@ -17,7 +17,7 @@ use super::{Run, Time};
 pub struct Ready {
     /// The time at which the run became ready.
     pub at: Time,
-    /// The time at which the run is aborted unless it is claimed before; none: never.
+    /// The time at which the run is ended unless it is claimed before; none: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
     /// The run is ready because a claim was given back that was not begun.

@@ -1,7 +1,7 @@
 //! Masking: the values of keys that a lifecycle names are never written down.
 //!
-//! Invariant: values are masked before anything else looks at the command. Neither the store nor a digest of the
-//! command sees them.
+//! Invariant: values are masked before a command is decided. Neither the database nor the digest that is kept of a
+//! command has them.
 
 use std::sync::LazyLock;
 

@@ -160,7 +160,7 @@ async fn a_replica_that_reads_no_more_frees_its_shard_in_seconds() {
         let sends = "select from pg_stat_activity where datname = current_database() and wait_event = 'ClientWrite'";
         while watch.query_opt(sends, &[]).await.unwrap().is_none() {}
         // A server that was not told otherwise keeps the session for as long as its client is connected.
-        watch.batch_execute("set lock_timeout = '5min'; select from shards where shard = 0 for update").await.unwrap();
+        watch.batch_execute("set lock_timeout = '60s'; select from shards where shard = 0 for update").await.unwrap();
     };
     let rules = Rules::shared();
     let commit = async {
