@@ -34,8 +34,12 @@ fn every_alert_asks_for_metrics_and_labels_of_the_table() {
 fn every_alert_has_a_paragraph_and_a_test_that_it_fires_and_no_paragraph_is_of_none() {
     let runbook = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/alerts.md")).unwrap();
     let named: HashSet<_> = runbook.lines().filter_map(|line| line.strip_prefix("## ")).collect();
-    let alerts: HashSet<_> = alerts().into_iter().map(|(name, _)| name).collect();
+    let in_order: Vec<_> = alerts().into_iter().map(|(name, _)| name).collect();
+    let alerts = HashSet::from_iter(in_order.iter().copied());
     assert_eq!(named, alerts);
+    let runbooks = RULES.lines().filter_map(|line| line.trim().strip_prefix("runbook: docs/alerts.md#"));
+    let anchors: Vec<_> = in_order.iter().map(|name| name.to_lowercase()).collect();
+    assert_eq!(runbooks.collect::<Vec<_>>(), anchors);
     for alert in alerts {
         let paragraph = runbook.split(&format!("## {alert}\n")).nth(1).unwrap();
         let words = paragraph.split("\n## ").next().unwrap().split_whitespace().count();

@@ -47,6 +47,33 @@ fn every_panel_asks_for_metrics_and_labels_of_the_table_and_every_metric_is_show
 }
 
 #[test]
+fn every_panel_has_an_id_of_its_own_and_asks_the_chosen_source_about_the_chosen_replicas() {
+    const CHOSEN: &str = r#"{instance=~"$instance""#;
+    let source = serde_json::json!({ "type": "prometheus", "uid": "${datasource}" });
+    let dashboard = dashboard();
+    assert_eq!(dashboard["templating"]["list"][0]["name"], "datasource");
+    assert_eq!(dashboard["templating"]["list"][1]["name"], "instance");
+    assert_eq!(dashboard["templating"]["list"][1]["datasource"], source);
+    let mut ids = HashSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let title = &panel["title"];
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title} has the id of another panel");
+        if panel["type"] == "row" {
+            continue;
+        }
+        assert_eq!(panel["datasource"], source, "{title}");
+        let mut names = HashSet::new();
+        for query in panel["targets"].as_array().unwrap() {
+            assert!(names.insert(query["refId"].as_str().unwrap()), "{title}: two queries of one refId");
+            assert_eq!(query["datasource"], source, "{title}");
+            let expression = query["expr"].as_str().unwrap();
+            let asked = Asked::of(&expression.replace("$__rate_interval", "5m")).unwrap();
+            assert_eq!(expression.matches(CHOSEN).count(), asked.metrics.len(), "{title}: {expression}");
+        }
+    }
+}
+
+#[test]
 fn no_two_panels_overlap() {
     let dashboard = dashboard();
     let mut taken = HashSet::new();
@@ -66,9 +93,7 @@ const OF_PROMETHEUS: &str = "up";
 /// Holds an expression against the table: every metric that it names has a row, and every label is one of that row's.
 /// Returns the names of the metrics.
 pub(super) fn is_of_the_table(place: &str, expression: &str) -> HashSet<String> {
-    let parsed = parser::parse(expression).unwrap_or_else(|error| panic!("{place}: {error}: {expression}"));
-    let mut asked = Asked::default();
-    walk_expr(&mut asked, &parsed).unwrap();
+    let mut asked = Asked::of(expression).unwrap_or_else(|error| panic!("{place}: {error}: {expression}"));
     assert!(!asked.metrics.is_empty(), "{place}: {expression}");
     asked.metrics.retain(|(name, _)| name != OF_PROMETHEUS);
     let mut labels: HashSet<String> = ["instance", "job", "le"].map(str::to_owned).into();
@@ -102,6 +127,14 @@ fn row(name: &str) -> Option<&'static Metric> {
 struct Asked {
     metrics: Vec<(String, Vec<String>)>,
     grouped: Vec<String>,
+}
+
+impl Asked {
+    fn of(expression: &str) -> Result<Self, String> {
+        let mut asked = Self::default();
+        walk_expr(&mut asked, &parser::parse(expression)?).unwrap();
+        Ok(asked)
+    }
 }
 
 impl ExprVisitor for Asked {
