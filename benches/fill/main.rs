@@ -25,10 +25,13 @@ const COMMIT_RUNS: usize = 1_000;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    // `cargo bench` without a name asks every bench, and names no store.
-    let [runs, store] = words.as_slice() else {
-        println!("cargo bench --bench fill -- N STORE");
-        return Ok(());
+    // `cargo bench` without a name asks every bench, and names no store; a flag is one of the other bench's.
+    let (runs, store) = match words.as_slice() {
+        [runs, store] if !runs.starts_with('-') => (runs, store),
+        _ => {
+            println!("cargo bench --bench fill -- N STORE");
+            return Ok(());
+        }
     };
     let runs: u64 = runs.parse()?;
     let supervisor = Supervisor::new();
