@@ -65,7 +65,7 @@ fn without_variables(command: Command) -> Command {
 /// Whether the command that is called is told of a context by its name.
 fn names_a_context(matches: &ArgMatches) -> bool {
     const ID: &str = "context";
-    let here = matches.ids().any(|id| id.as_str() == ID)
+    let here = matches.try_contains_id(ID).unwrap_or(false)
         && matches.value_source(ID).is_some_and(|source| source != ValueSource::DefaultValue)
         && matches.get_raw(ID).is_some_and(|mut values| values.all(|value| value != NONE));
     here || matches.subcommand().is_some_and(|(_, matches)| names_a_context(matches))
