@@ -74,10 +74,12 @@ fn whatever_the_program_includes_is_let_into_the_image() {
     let listed = fs::read_to_string(root.join(".dockerignore")).unwrap();
     let let_in: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix('!')).collect();
     let mut included = 0;
-    let files = files_of("src").into_iter().filter(|(path, _)| path.file_stem().is_none_or(|name| name != "tests"));
+    let files =
+        files_of("src").into_iter().filter(|(path, _)| path.iter().all(|part| part != "tests" && part != "tests.rs"));
     for (path, source) in files {
         let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
-        for place in code.split("include_str!(\"").skip(1) {
+        let includes = ["include_str!(\"", "include_bytes!(\""];
+        for place in includes.iter().flat_map(|include| code.split(include).skip(1)) {
             let place = place.split('"').next().unwrap();
             let file = root.join("src").join(&path).parent().unwrap().join(place);
             let file = fs::canonicalize(file).unwrap().strip_prefix(&root).unwrap().to_owned();
