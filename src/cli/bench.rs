@@ -1,5 +1,7 @@
 //! `runledger bench`.
 
+mod fill;
+
 use std::cell::OnceCell;
 
 use clap::{Args, Subcommand};
@@ -7,6 +9,7 @@ use tokio::signal::unix::SignalKind;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use self::fill::FillArgs;
 use super::connect;
 use super::exit::Stop;
 use super::output::{Output, tell};
@@ -14,7 +17,6 @@ use crate::stdio;
 use crate::tasks::signals::Signals;
 use crate::telemetry::chain;
 use runledger_bench::BenchError;
-use runledger_bench::fill;
 use runledger_bench::leases::{claims, heartbeats};
 use runledger_bench::load::{self, HotRunPlan, Plan, ReadPlan, Workload};
 use runledger_bench::overload;
@@ -41,7 +43,7 @@ pub(super) const HELP: &str = help!(
     runledger bench start-complete --versus chatty,one-statement --database postgres://app@db/runs\n  \
     runledger bench watch delay --rate 1000 --seconds 30\n  \
     runledger bench watch catch-up --output json\n  \
-    runledger bench fill 100000\n\n\
+    runledger bench fill 100000 --server 10.0.0.7:50051\n\n\
     It is a client of a server that runs. It writes runs of its own and ends them, and the ledger keeps \
     their events: use a ledger that may have them.\n"
 );
@@ -150,11 +152,12 @@ const CLAIMS_HELP: &str = help!(
 
 const FILL_HELP: &str = help!(
     "Examples:\n  \
-    runledger bench fill 100000\n  \
+    runledger bench fill 100000 --server 10.0.0.7:50051\n  \
     runledger bench fill 10000000 --seed 2 --callers 512 --server 10.0.0.7:50051,10.0.0.8:50051\n\n\
     The runs have three events on average, 200 bytes of metadata, agents, and task threads of ten runs, some of 100,000. \
     N is how many runs of the seed there are at the end: after a fill that was ended early, the same one goes on where it \
-    stopped; with another seed, it adds N others. Two fills of one seed are not made at once.\n\
+    stopped; with another seed, it adds N others. What goes on is a fill that this command of this release began. Two \
+    fills of one seed are not made at once.\n\
     A run is three calls, so that a fill is as fast as its servers: some thousand runs a second. A run takes about 3.4 kB \
     on Postgres and 2.3 kB in a file. Before you measure on Postgres, VACUUM (FREEZE, ANALYZE) its tables. There is no \
     way back but to drop the database.\n"
@@ -227,8 +230,8 @@ enum What {
     #[command(after_help = LEASES_HELP)]
     Leases(LeasesArgs),
     /// Write many finished runs, to measure what servers do on a large ledger
-    #[command(after_help = FILL_HELP)]
-    Fill(fill::Plan),
+    #[command(after_help = FILL_HELP, mut_args = fill::without_substitute)]
+    Fill(FillArgs),
 }
 
 #[derive(Args, Debug)]
@@ -283,12 +286,15 @@ impl What {
             Self::Watch(WatchArgs { mode: Mode::Waiters(plan) }) => plan.reach(),
             Self::Leases(LeasesArgs { mode: LeasesMode::Heartbeats(plan) }) => plan.reach(),
             Self::Leases(LeasesArgs { mode: LeasesMode::Claims(plan) }) => plan.reach(),
-            Self::Fill(plan) => plan.reach(),
+            Self::Fill(fill) => fill.reach(),
         }
     }
 }
 
 pub(super) async fn run(mut args: BenchArgs) -> Result<(), Stop> {
+    if let What::Fill(fill) = &mut args.what {
+        fill.told_where(args.context.as_deref())?;
+    }
     let (servers, access) = args.what.reach();
     let target = connect::target(args.context.as_deref(), servers, access)?;
     (*servers, *access) = (target.servers, target.access);
@@ -349,7 +355,7 @@ async fn measure(what: &What, stop: &CancellationToken) -> Result<Report, BenchE
         What::Watch(WatchArgs { mode: Mode::Waiters(plan) }) => waiters::measure(plan, stop).await,
         What::Leases(LeasesArgs { mode: LeasesMode::Heartbeats(plan) }) => heartbeats::measure(plan, stop).await,
         What::Leases(LeasesArgs { mode: LeasesMode::Claims(plan) }) => claims::measure(plan, stop).await,
-        What::Fill(plan) => fill::measure(plan, stop).await,
+        What::Fill(fill) => runledger_bench::fill::measure(&fill.plan, stop).await,
     }
 }
 

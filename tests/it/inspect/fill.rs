@@ -1,11 +1,13 @@
 //! `runledger bench fill`: whole runs through any servers, as many as were asked for, beside any readers and writers.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 
 use runledger_proto::v1::watch_runs_request::Initial;
 use runledger_proto::v1::watch_runs_response::Frame;
 use runledger_proto::v1::{CountRunsRequest, ListRunsRequest, RunFilter, WatchRunsRequest};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -244,4 +246,34 @@ async fn servers_go_on_beside_a_fill_and_nothing_of_either_is_lost() {
     assert_eq!(contents.runs.keys().filter(|key| of_the_fill(&key.run_id)).count(), 1_500);
     contents.events.retain(|event| !of_the_fill(&event.key.run_id));
     contents.agree_with(&calls);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ledger_that_no_command_line_names_is_not_filled() {
+    let home = TempDir::new().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let contexts = format!("current = \"in-use\"\n[contexts.in-use]\nserver = [\"{free}\"]\n[contexts.bare]\n");
+    std::fs::create_dir(home.path().join("runledger")).unwrap();
+    std::fs::write(home.path().join("runledger/contexts.toml"), contexts).unwrap();
+    let home = ("XDG_CONFIG_HOME", home.path().to_str().unwrap());
+    let (server, context) = (("RUNLEDGER_SERVER", &*free), ("RUNLEDGER_CONTEXT", "in-use"));
+    let fill = async |more: &[&str], environment: &[(&str, &str)]| {
+        Process::spawn_with(&[&["bench", "fill", "10"], more].concat(), environment).exited(SOON).await
+    };
+    let by_others: [(&[&str], &[(&str, &str)]); 6] = [
+        (&[], &[]),
+        (&[], &[server]),
+        (&[], &[home]),
+        (&[], &[home, context]),
+        (&["--context", "none"], &[home, server]),
+        (&["--context", "bare"], &[home, server]),
+    ];
+    for (more, environment) in by_others {
+        let (code, said) = fill(more, environment).await;
+        assert!(code == 2 && said.contains("name the servers by --server"), "{more:?} {environment:?}: {code}: {said}");
+    }
+    for (more, environment) in [(["--server", &free], [context, home]), (["--context", "in-use"], [context, home])] {
+        let (code, said) = fill(&more, &environment).await;
+        assert!(code == 3 && said.contains(&free), "{more:?}: nobody listens there: {code}: {said}");
+    }
 }
