@@ -78,8 +78,8 @@ fn whatever_the_program_includes_is_let_into_the_image() {
         files_of("src").into_iter().filter(|(path, _)| path.iter().all(|part| part != "tests" && part != "tests.rs"));
     for (path, source) in files {
         let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
-        let includes = ["include_str!(\"", "include_bytes!(\""];
-        for place in includes.iter().flat_map(|include| code.split(include).skip(1)) {
+        let words = ["include_str!(\"", "include_bytes!(\""];
+        for place in words.iter().flat_map(|word| code.split(word).skip(1)) {
             let place = place.split('"').next().unwrap();
             let file = root.join("src").join(&path).parent().unwrap().join(place);
             let file = fs::canonicalize(file).unwrap().strip_prefix(&root).unwrap().to_owned();

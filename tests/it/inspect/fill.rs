@@ -248,6 +248,9 @@ async fn servers_go_on_beside_a_fill_and_nothing_of_either_is_lost() {
     contents.agree_with(&calls);
 }
 
+/// What a command line says of servers, and what the environment does.
+type Told<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ledger_that_no_command_line_names_is_not_filled() {
     let home = TempDir::new().unwrap();
@@ -260,7 +263,7 @@ async fn a_ledger_that_no_command_line_names_is_not_filled() {
     let fill = async |more: &[&str], environment: &[(&str, &str)]| {
         Process::spawn_with(&[&["bench", "fill", "10"], more].concat(), environment).exited(SOON).await
     };
-    let by_others: [(&[&str], &[(&str, &str)]); 6] = [
+    let by_others: [Told<'_>; 6] = [
         (&[], &[]),
         (&[], &[server]),
         (&[], &[home]),

@@ -35,7 +35,7 @@ fn every_alert_has_a_paragraph_and_a_test_that_it_fires_and_no_paragraph_is_of_n
     let runbook = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/alerts.md")).unwrap();
     let named: HashSet<_> = runbook.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     let in_order: Vec<_> = alerts().into_iter().map(|(name, _)| name).collect();
-    let alerts = HashSet::from_iter(in_order.iter().copied());
+    let alerts: HashSet<_> = in_order.iter().copied().collect();
     assert_eq!(named, alerts);
     let runbooks = RULES.lines().filter_map(|line| line.trim().strip_prefix("runbook: docs/alerts.md#"));
     let anchors: Vec<_> = in_order.iter().map(|name| name.to_lowercase()).collect();
