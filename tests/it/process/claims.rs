@@ -8,7 +8,7 @@ use runledger_proto::v1::{
     ClaimNextRunRequest, CompleteRunRequest, GetRunRequest, MaxRunning, Run, RunFilter, RunStatus, StartRunRequest,
 };
 use tempfile::TempDir;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::{Code, Request, Status};
 
@@ -64,15 +64,16 @@ async fn claim(client: &mut Client, team: &str, wait: i64, agent: &str) -> Optio
 }
 
 /// A claim that the server has begun when this returns: a call that came after it, on the same connection, is answered.
-async fn waiting(client: &Client, asked: ClaimNextRunRequest) -> JoinHandle<Result<Option<Run>, Status>> {
+async fn waiting(client: &Client, asked: ClaimNextRunRequest) -> JoinSet<Result<Option<Run>, Status>> {
     let mut claimer = client.clone();
     let mut claim = Box::pin(async move { Ok(claimer.claim_next_run(asked).await?.into_inner().run) });
     assert!(poll!(&mut claim).is_pending());
-    let claim = tokio::spawn(claim);
+    let mut waiting = JoinSet::new();
+    waiting.spawn(claim);
     let unknown = GetRunRequest { run_id: "unknown".to_owned(), ..GetRunRequest::default() };
     assert_eq!(client.clone().get_run(unknown).await.unwrap_err().code(), Code::NotFound);
-    assert!(!claim.is_finished(), "it waits");
-    claim
+    assert!(waiting.try_join_next().is_none(), "it waits");
+    waiting
 }
 
 /// Claims and completes until there is nothing left; what it got, in its order.
@@ -142,10 +143,10 @@ async fn a_claimer_waits_for_a_run_of_another_replica_and_the_oldest_comes_first
     let (here, there) = (ready(&data).await, ready(&data).await);
     let (mut client, mut maker) = (here.client(), there.client());
     assert_eq!(claim(&mut client, "blue", 0, "worker").await, None);
-    let waiting = waiting(&here.client(), ask("blue", 60, 60)).await;
+    let mut waiting = waiting(&here.client(), ask("blue", 60, 60)).await;
     pending(&mut maker, "red-1", "red").await;
     pending(&mut maker, "blue-1", "blue").await;
-    let run = timeout(SOON, waiting).await.expect("it hangs").unwrap().unwrap().unwrap();
+    let run = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap().unwrap().unwrap();
     assert_eq!(run.run_id, "blue-1");
     for n in 2..6 {
         pending(&mut maker, &format!("blue-{n}"), "blue").await;
@@ -176,9 +177,9 @@ async fn a_run_with_an_owner_is_for_its_owner_and_a_stop_ends_the_waits() {
     assert_eq!(claim(&mut client, "blue", 0, "stranger").await.unwrap().run_id, "anybodys");
     assert_eq!(claim(&mut client, "blue", 0, "owner").await.unwrap().run_id, "mine");
 
-    let waiting = waiting(&client, ask("blue", 1, 60)).await;
+    let mut waiting = waiting(&client, ask("blue", 1, 60)).await;
     server.process.signal("TERM");
-    let status = timeout(SOON, waiting).await.expect("it hangs").unwrap().unwrap_err();
+    let status = timeout(SOON, waiting.join_next()).await.expect("it hangs").unwrap().unwrap().unwrap_err();
     assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "DRAINING"));
 }
 
