@@ -17,9 +17,9 @@ run: ## Builds the service and serves on the embedded store: make run ARGS='--li
 	@$(NEED) rust cc
 	$(CARGO) run --locked -- serve $(ARGS)
 
-test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL; two a processor, for most wait
+test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL; three a processor, for most wait
 	@$(NEED) rust cc pgbouncer
-	RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$((2 * $$(getconf _NPROCESSORS_ONLN)))}" \
+	RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$((3 * $$(getconf _NPROCESSORS_ONLN)))}" \
 		RUNLEDGER_TEST_OLDER="$$(tests/older-release)" RUNLEDGER_TEST_PROMTOOL="$$(tests/promtool)" \
 		tests/with-postgres $(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 
