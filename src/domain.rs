@@ -49,7 +49,7 @@ pub mod trace;
 pub mod writes;
 
 pub use ask::{
-    Ask, Asker, Brought, Claim, Complete, End, Facts, GiveBack, LeaseRow, Release, RequestAbort, Resume, Start,
+    Ask, Asker, Basis, Brought, Claim, Complete, End, Facts, GiveBack, LeaseRow, Release, RequestAbort, Resume, Start,
     Suspend, SuspensionTerms, Terms, Update,
 };
 pub use batch::{Decide, Decided, Loaded, Rules, Verdict};

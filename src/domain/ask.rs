@@ -6,7 +6,7 @@ mod facts;
 mod suspension;
 
 pub use self::brought::{Brought, Terms};
-pub use self::facts::{Asker, Facts, LeaseRow};
+pub use self::facts::{Asker, Basis, Facts, LeaseRow};
 pub use self::suspension::{Resume, Suspend, SuspensionTerms};
 use super::lifecycle::{LifecycleName, LimitThen};
 use super::{

@@ -7,8 +7,8 @@ use super::decide::{decide, masked};
 use super::decision::{AppliedRequest, Context, Decision};
 use super::sides::{self, SideWrites, Sides, Wanted};
 use super::{
-    Ask, Command, Content, Event, EventType, LedgerEpoch, LifecycleKey, Metadata, NewEvent, Position, Refusal, Request,
-    Revision, Run, RunKey, RunWrite, Steady, Stored, Time,
+    Basis, Command, Content, Event, EventType, LedgerEpoch, LifecycleKey, Metadata, NewEvent, Position, Refusal,
+    Request, Revision, Run, RunKey, RunWrite, Steady, Stored, Time,
 };
 
 /// The rules that decide commands. A store hands over the rows that it read, and writes the rows that come back: the
@@ -16,6 +16,10 @@ use super::{
 pub trait Decide: Send + Sync {
     /// The rows of the sides that the decisions on these commands may rest on.
     fn wanted(&self, commands: &[Arc<Command>]) -> Wanted;
+
+    /// What a command is decided on besides the sides: a store may not have remembered a run that is to be created, nor
+    /// what the log has.
+    fn basis(&self, command: &Command) -> Basis;
 
     /// Whether a command is decided on nothing but its run, and on rows that would be new.
     fn is_only_the_run(&self, command: &Command, run: Option<&Run>) -> bool;
@@ -42,6 +46,10 @@ impl Rules {
 impl Decide for Rules {
     fn wanted(&self, commands: &[Arc<Command>]) -> Wanted {
         Wanted::by(commands.iter().map(|command| &**command))
+    }
+
+    fn basis(&self, command: &Command) -> Basis {
+        command.ask.facts().basis
     }
 
     fn is_only_the_run(&self, command: &Command, run: Option<&Run>) -> bool {
@@ -226,7 +234,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
     let mut position = last;
     let mut runs = Runs::new(runs, requests);
     let mut decided = Decided { weight: runs.weight(), ..Decided::default() };
-    let (mut looked_at, mut is_redacted) = (0, false);
+    let (mut looked_at, mut was_alone) = (0, false);
 
     for command in commands {
         if looked_at > MERGED_BYTES_MAX {
@@ -237,9 +245,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         if sides.lack(command, run) && !decided.verdicts.is_empty() {
             break;
         }
-        // A redaction rewrites what is in the log, which may take long, and fail: so it is alone in its batch.
-        let is_redaction = matches!(command.ask, Ask::Redact(_));
-        if is_redacted || is_redaction && !decided.verdicts.is_empty() {
+        let is_alone = command.ask.facts().basis == Basis::Log;
+        if was_alone || is_alone && !decided.verdicts.is_empty() {
             break;
         }
         looked_at += merged(command, run);
@@ -263,7 +270,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
             }
             Ok(Decision::Apply(event, next)) => {
                 let next = Arc::new(*next);
-                is_redacted = is_redaction;
+                was_alone = is_alone;
                 decided.nothing_up_to = command.prepared.nothing_up_to(ledger_epoch);
                 sides.apply(&command, run, &event, &next, steady.now);
                 runs.apply(&command, &event, &next);

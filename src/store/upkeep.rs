@@ -36,8 +36,7 @@ pub trait Upkeep: OfLedger {
     /// At most `limit` runs of a shard whose lease is [over](super::leases), by their keys, and as many that are
     /// [due](crate::domain::Run::due_at), those that are due for the longest first; both after a place. Pages that
     /// follow one another by [`next`](Overdue::next) find each run that is over or due all the time, whatever becomes
-    /// of the others. The state of these runs may be another a moment later: a [sweep](crate::domain::Ask::Sweep)
-    /// decides.
+    /// of the others. The state of these runs may be another a moment later: a sweep decides.
     ///
     /// # Errors
     ///

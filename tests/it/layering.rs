@@ -184,6 +184,19 @@ fn every_file_is_named_for_what_it_holds_and_fits_its_reader() {
     }
 }
 
+/// A store is handed the rules, and learns from them what it must know of a command: see `domain::Decide`.
+#[test]
+fn a_store_names_no_ask() {
+    for (path, text) in files_of("src/store") {
+        let module = format!("store::{}", module_of(&path));
+        let named = uses(&module, &text).into_iter().find(|used| {
+            used.path == "domain::Ask" || within(&used.path, "domain::ask") || used.path.starts_with("domain::Ask::")
+        });
+        let is_test = module.ends_with("::tests");
+        assert!(is_test || named.is_none(), "{module} names an ask: {named:?}");
+    }
+}
+
 #[test]
 fn the_table_has_no_circle() {
     for (row, (name, allowed)) in MAY_USE.iter().enumerate() {

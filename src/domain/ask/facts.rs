@@ -19,6 +19,19 @@ pub struct Facts {
     pub needs_lifecycle: bool,
     /// Whether it is decided on the row of the run's lease.
     pub lease_row: LeaseRow,
+    /// What it is decided on besides the sides.
+    pub basis: Basis,
+}
+
+/// What an ask is decided on besides the [sides](crate::domain::sides).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Its run, which must be there.
+    Run,
+    /// Its run, or that there is none: it may create one.
+    RunOrNone,
+    /// Its run and what the log has of it. That may take long to read, and fail: so it is alone in its batch.
+    Log,
 }
 
 /// Who may ask for something of a run that is there. An operator, who names no agent, counts as each run's owner.
@@ -61,28 +74,29 @@ impl Ask {
     #[rustfmt::skip]
     pub fn facts(&self) -> Facts {
         use Asker::{Anyone, Claimer, Holder, Owner, Reporter, Starter, Stopper, Suspender, Worker};
+        use Basis::{Log, Run, RunOrNone};
         use LeaseRow::{OfHeld, Read, Unread};
         use Status::{Aborted, Completed, Failed, Pending, Running};
         match self {
-            //                                                 rpc             leads to         asker      repeats  lifecycle  lease's row
-            Self::Start(Start { deferred: true, .. })   => row("StartRun",     Some(Pending),   Anyone,    true,    true,      Unread),
-            Self::Start(Start { deferred: false, .. })  => row("StartRun",     Some(Running),   Starter,   true,    true,      Unread),
-            Self::Update(_)                             => row("UpdateRun",    None,            Worker,    false,   true,      Unread),
-            Self::Complete(_)                           => row("CompleteRun",  Some(Completed), Reporter,  true,    true,      Unread),
-            Self::Abort(_)                              => row("AbortRun",     Some(Aborted),   Stopper,   true,    false,     Unread),
-            Self::Fail(_)                               => row("FailRun",      Some(Failed),    Reporter,  true,    false,     Unread),
+            //                                                 rpc             leads to         asker      repeats  lifecycle  lease's row  basis
+            Self::Start(Start { deferred: true, .. })   => row("StartRun",     Some(Pending),   Anyone,    true,    true,      Unread,      RunOrNone),
+            Self::Start(Start { deferred: false, .. })  => row("StartRun",     Some(Running),   Starter,   true,    true,      Unread,      RunOrNone),
+            Self::Update(_)                             => row("UpdateRun",    None,            Worker,    false,   true,      Unread,      Run),
+            Self::Complete(_)                           => row("CompleteRun",  Some(Completed), Reporter,  true,    true,      Unread,      Run),
+            Self::Abort(_)                              => row("AbortRun",     Some(Aborted),   Stopper,   true,    false,     Unread,      Run),
+            Self::Fail(_)                               => row("FailRun",      Some(Failed),    Reporter,  true,    false,     Unread,      Run),
             // A claim or a release that was applied makes its own repetition fail.
-            Self::Claim(_)                              => row("ClaimRun",     Some(Running),   Claimer,   false,   false,     OfHeld),
-            Self::Release(_)                            => row("ReleaseRun",   None,            Holder,    false,   false,     Unread),
-            Self::GiveBack(_)                           => row("ReleaseRun",   None,            Holder,    false,   false,     Read),
-            Self::RequestAbort(_)                       => row("RequestAbort", None,            Anyone,    true,    false,     Unread),
-            Self::Suspend(_)                            => row("SuspendRun",   None,            Suspender, true,    true,      Unread),
-            Self::Resume(_)                             => row("ResumeRun",    None,            Anyone,    true,    true,      Unread),
-            Self::Sweep                                 => row("Sweep",        None,            Anyone,    true,    false,     Read),
-            Self::Archive                               => row("ArchiveRun",   None,            Owner,     true,    false,     Unread),
-            Self::Restore                               => row("RestoreRun",   None,            Owner,     true,    false,     Unread),
+            Self::Claim(_)                              => row("ClaimRun",     Some(Running),   Claimer,   false,   false,     OfHeld,      Run),
+            Self::Release(_)                            => row("ReleaseRun",   None,            Holder,    false,   false,     Unread,      Run),
+            Self::GiveBack(_)                           => row("ReleaseRun",   None,            Holder,    false,   false,     Read,        Run),
+            Self::RequestAbort(_)                       => row("RequestAbort", None,            Anyone,    true,    false,     Unread,      Run),
+            Self::Suspend(_)                            => row("SuspendRun",   None,            Suspender, true,    true,      Unread,      Run),
+            Self::Resume(_)                             => row("ResumeRun",    None,            Anyone,    true,    true,      Unread,      Run),
+            Self::Sweep                                 => row("Sweep",        None,            Anyone,    true,    false,     Read,        Run),
+            Self::Archive                               => row("ArchiveRun",   None,            Owner,     true,    false,     Unread,      Run),
+            Self::Restore                               => row("RestoreRun",   None,            Owner,     true,    false,     Unread,      Run),
             // It takes out once more what is taken out already.
-            Self::Redact(_)                             => row("RedactRun",    None,            Anyone,    true,    false,     Unread),
+            Self::Redact(_)                             => row("RedactRun",    None,            Anyone,    true,    false,     Unread,      Log),
         }
     }
 
@@ -105,6 +119,7 @@ const fn row(
     repeats: bool,
     needs_lifecycle: bool,
     lease_row: LeaseRow,
+    basis: Basis,
 ) -> Facts {
-    Facts { rpc, leads_to, asker, repeats, needs_lifecycle, lease_row }
+    Facts { rpc, leads_to, asker, repeats, needs_lifecycle, lease_row, basis }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Ask, Command, Namespace, Refusal, Run};
+use crate::domain::{Basis, Command, Namespace, Refusal, Run};
 
 /// A namespace, as the creation of a run in it is decided on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl NamespaceFound<'_> {
 #[must_use]
 pub fn wanted(command: &Command) -> Option<&Namespace> {
     let namespace = &command.key.namespace;
-    (matches!(command.ask, Ask::Start(_)) && *namespace != DEFAULT_NAMESPACE).then_some(namespace)
+    (*namespace != DEFAULT_NAMESPACE && command.ask.facts().basis == Basis::RunOrNone).then_some(namespace)
 }
 
 /// The namespaces, as the commands of a batch leave them.

@@ -228,7 +228,7 @@ async fn attempt_on(
 ) -> Result<Decided, Failed> {
     let Batch { shard, commit_id, commands, keys } = batch;
     let (shard, commit_id) = (*shard, *commit_id);
-    let kept = if trusting { commits.hints.runs(shard, commands) } else { None };
+    let kept = if trusting { commits.hints.runs(shard, commands, rules) } else { None };
     let prepared = before(deadline, Prepared::of(session, &commits.ends, keys)).await?.map_err(errors::statement)?;
     let reads = traces::part("store.lock_and_read");
     let Read { mut loaded, now, min_release } =

@@ -17,7 +17,9 @@ use uuid::Uuid;
 use super::super::leased_run_hints::HeldRuns;
 use super::namespaces::HintedNamespaces;
 use crate::domain::steady::{PRESENT_MICROS, STEP_MIN_MICROS, after_all};
-use crate::domain::{Ask, Command, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Steady, Time};
+use crate::domain::{
+    Basis, Command, Decide, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Steady, Time,
+};
 use crate::store::lifecycles::Versions;
 
 /// Bytes of runs kept to decide the next command on.
@@ -196,11 +198,12 @@ impl Hints {
     }
 
     /// The hints for these commands: none where a fact is not known, or hints were wrong of late. Only a command that
-    /// starts a run may be for a run that is not remembered.
+    /// may create a run may be for a run that is not remembered.
     pub(in crate::store::postgres) fn hinted(
         &self,
         shard: Shard,
         commands: &[Arc<Command>],
+        rules: &dyn Decide,
         ledger_epoch: LedgerEpoch,
         steady: Steady,
     ) -> Option<Hinted> {
@@ -223,7 +226,7 @@ impl Hints {
             last: end.position,
             now: after_all(now, Some(end.at), self.elsewhere(shard, now)),
             steady: steady.beside(now),
-            runs: self.all_runs(commands)?,
+            runs: self.all_runs(commands, rules)?,
             requests: Vec::new(),
             sides: Sides { namespaces, ..Sides::default() },
             ledger_epoch,
@@ -232,20 +235,25 @@ impl Hints {
     }
 
     /// The runs of the commands as this process left them: none where a run is not remembered, unless its command
-    /// starts it, or where the runs had changed of late.
-    pub(in crate::store::postgres) fn runs(&self, shard: Shard, commands: &[Arc<Command>]) -> Option<Vec<Arc<Run>>> {
+    /// may create it, or where the runs had changed of late.
+    pub(in crate::store::postgres) fn runs(
+        &self,
+        shard: Shard,
+        commands: &[Arc<Command>],
+        rules: &dyn Decide,
+    ) -> Option<Vec<Arc<Run>>> {
         let allows = self.shards[usize::from(shard.0)].lock().as_mut()?.runs.allows();
-        if allows { self.all_runs(commands) } else { None }
+        if allows { self.all_runs(commands, rules) } else { None }
     }
 
-    fn all_runs(&self, commands: &[Arc<Command>]) -> Option<Vec<Arc<Run>>> {
+    fn all_runs(&self, commands: &[Arc<Command>], rules: &dyn Decide) -> Option<Vec<Arc<Run>>> {
         let mut runs: HashMap<&RunKey, Option<Arc<Run>>> = HashMap::with_capacity(commands.len());
         for command in commands {
             if runs.contains_key(&command.key) {
                 continue;
             }
             let run = self.runs.get(&command.key);
-            if run.is_none() && !matches!(command.ask, Ask::Start(_)) {
+            if run.is_none() && rules.basis(command) != Basis::RunOrNone {
                 return None;
             }
             runs.insert(&command.key, run);

@@ -30,7 +30,7 @@ use super::hints::{Hinted, RestedOn};
 use super::outcome::{Written, write_alone};
 use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
-use crate::domain::{Ask, Command, Decide, Decided, Declared, LifecycleKey, LifecyclePin, Loaded, Namespace, Shard};
+use crate::domain::{Basis, Command, Decide, Decided, Declared, LifecycleKey, LifecyclePin, Loaded, Namespace, Shard};
 use crate::store::lifecycles::Versions;
 use crate::store::{CommitError, Unsettled, metrics};
 use crate::telemetry::{chain, record, traces};
@@ -51,13 +51,14 @@ pub(in crate::store::postgres) async fn commit(
     commands: &[Arc<Command>],
     rules: &dyn Decide,
 ) -> Result<Optimistic, CommitError> {
-    // What a redaction takes out of the log is read under the head.
-    if commands.iter().any(|command| matches!(command.ask, Ask::Redact(_))) {
+    // What the log has is read under the head.
+    if commands.iter().any(|command| rules.basis(command) == Basis::Log) {
         return Ok(Optimistic::NotWritten);
     }
     let hints = &commits.hints;
     let (age, epoch) = (hints.age(), commits.lineage.epoch());
-    let Some(Hinted { mut loaded, min_release }) = hints.hinted(shard, commands, epoch, commits.uptime.steady()) else {
+    let Some(Hinted { mut loaded, min_release }) = hints.hinted(shard, commands, rules, epoch, commits.uptime.steady())
+    else {
         return Ok(Optimistic::NotWritten);
     };
     let (last, now, steady) = (loaded.last, loaded.now, loaded.steady.now);
