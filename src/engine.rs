@@ -28,7 +28,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Command, Refusal, Revision, Run, RunKey, Verdict, ids};
+use crate::domain::{Command, Disposition, Refusal, Revision, Run, RunKey, Verdict, ids};
 use crate::fairness::{CallerKey, Shares, Turns};
 use crate::store::{Commits, Ledger, Runs, StoreError, attached, run_at};
 use crate::tasks::Supervisor;
@@ -83,19 +83,6 @@ pub struct Answer {
     pub current_revision: Revision,
     /// The number of values that a redaction took out; none: it is none, or made no event now.
     pub values_redacted: Option<u64>,
-}
-
-/// The effect of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
-    /// The command made its event.
-    Applied,
-    /// The command was a permitted no-op.
-    Unchanged,
-    /// The command's `request_id` was applied before.
-    Replayed,
-    /// The command made its event, which keeps a late report beside the run.
-    RecordedLate,
 }
 
 /// The commands of one shard that have no answer yet.
@@ -210,10 +197,8 @@ impl Engine {
             Err(_elapsed) => return Err(Failure::StoreUnavailable),
         };
         let (run, disposition, values_redacted) = match verdict {
-            Verdict::Applied(run) => (run, Disposition::Applied, None),
-            Verdict::RecordedLate(run) => (run, Disposition::RecordedLate, None),
+            Verdict::Done(disposition, run) => (run, disposition, None),
             Verdict::Redacted { run, values } => (run, Disposition::Applied, Some(values)),
-            Verdict::Unchanged(run) => (run, Disposition::Unchanged, None),
             Verdict::Replayed { revision, current_revision } => {
                 let run = Arc::new(self.replayed(caller, &key, revision, by).await?);
                 return Ok(Answer { run, disposition: Disposition::Replayed, current_revision, values_redacted: None });

@@ -6,7 +6,7 @@ use super::lifecycles::names_built_in;
 use super::{Authority, Call};
 use crate::auth::Caller;
 use crate::domain::{Command, Violation};
-use crate::engine::{Disposition, Failure};
+use crate::engine::Failure;
 use crate::telemetry::traces;
 use crate::wire::problem::{self, Problem};
 use crate::wire::request;
@@ -93,16 +93,10 @@ impl Authority {
             answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
         }
         let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
-        let disposition = match answer.disposition {
-            Disposition::Applied => v1::Disposition::Applied,
-            Disposition::Unchanged => v1::Disposition::Unchanged,
-            Disposition::Replayed => v1::Disposition::Replayed,
-            Disposition::RecordedLate => v1::Disposition::RecordedLate,
-        };
         Ok(Mutated {
             abort_requested: answer.run.supervision.abort_request.is_some(),
             run: Some(answer.run.as_ref().into()),
-            disposition: disposition.into(),
+            disposition: v1::Disposition::from(answer.disposition).into(),
             current_revision: answer.current_revision.into(),
             values_redacted: answer.values_redacted,
         })

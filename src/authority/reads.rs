@@ -3,7 +3,7 @@
 
 use super::lists::Read;
 use super::{Authority, Call, kept, run_not_found, unreadable};
-use crate::domain::check::{Outcome, check_matrix, check_run, next_phases};
+use crate::domain::check::{check_matrix, check_run, next_phases};
 use crate::domain::{ContentRow, LabelValue, LifecycleFound, LifecycleKey, Run, RunKey};
 use crate::fairness::CallerKey;
 use crate::store::attached::Attached;
@@ -117,9 +117,7 @@ impl Authority {
             }
         };
         let (disposition, reason) = match &check.outcome {
-            Ok(Outcome::Applied) => (v1::Disposition::Applied, ""),
-            Ok(Outcome::Unchanged) => (v1::Disposition::Unchanged, ""),
-            Ok(Outcome::RecordedLate) => (v1::Disposition::RecordedLate, ""),
+            Ok(disposition) => (v1::Disposition::from(*disposition), ""),
             Err(refusal) => (v1::Disposition::Unspecified, refusal.reason()),
         };
         Ok(v1::CheckTransitionResponse {

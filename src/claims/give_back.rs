@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{Agents, Ask, Command, GiveBack, Principal, Refusal, Release, RunKey};
-use crate::engine::{Disposition, Engine, Failure, Unreceived};
+use crate::domain::{Agents, Ask, Command, Disposition, GiveBack, Principal, Refusal, Release, RunKey};
+use crate::engine::{Engine, Failure, Unreceived};
 
 /// Claims that are given back at once at most.
 const AT_ONCE: usize = 64;

@@ -7,7 +7,7 @@ use super::decide::{decide, masked};
 use super::decision::{AppliedRequest, Context, Decision};
 use super::sides::{self, SideWrites, Sides, Wanted};
 use super::{
-    Basis, Command, Content, Event, EventType, LedgerEpoch, LifecycleKey, Metadata, NewEvent, Position, Refusal,
+    Basis, Command, Content, Disposition, Event, LedgerEpoch, LifecycleKey, Metadata, NewEvent, Position, Refusal,
     Request, Revision, Run, RunKey, RunWrite, Steady, Stored, Time,
 };
 
@@ -111,7 +111,7 @@ impl Decided {
     pub fn into_verdicts(mut self) -> Vec<Result<Verdict, Refusal>> {
         // A redaction is alone in its batch.
         if let (Some(values), Some(Ok(verdict))) = (self.values_redacted, self.verdicts.first_mut())
-            && let Verdict::Applied(run) = verdict
+            && let Verdict::Done(Disposition::Applied, run) = verdict
         {
             *verdict = Verdict::Redacted { run: Arc::clone(run), values };
         }
@@ -121,7 +121,12 @@ impl Decided {
     /// Whether each command that was looked at made its event.
     #[must_use]
     pub fn all_applied(&self) -> bool {
-        self.verdicts.iter().all(|verdict| matches!(verdict, Ok(Verdict::Applied(_) | Verdict::RecordedLate(_))))
+        let made = |verdict: &Verdict| match verdict {
+            Verdict::Done(disposition, _) => *disposition != Disposition::Unchanged,
+            Verdict::Redacted { .. } => true,
+            Verdict::Replayed { .. } => false,
+        };
+        self.verdicts.iter().all(|verdict| verdict.as_ref().is_ok_and(made))
     }
 }
 
@@ -130,13 +135,11 @@ impl Decided {
 /// patches of one large run are gigabytes.
 const MERGED_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The effect of a command.
+/// The answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The command made its event; the run right after the event.
-    Applied(Arc<Run>),
-    /// The command made its event, which keeps a late report; the run right after the event.
-    RecordedLate(Arc<Run>),
+    /// The command made its event, or changed nothing; the run after that. Never of one that was replayed.
+    Done(Disposition, Arc<Run>),
     /// The command made its event, which took values out; the run right after the event.
     Redacted {
         /// The run.
@@ -144,8 +147,6 @@ pub enum Verdict {
         /// How many.
         values: u64,
     },
-    /// The command was a permitted no-op; the run as it is.
-    Unchanged(Arc<Run>),
     /// The command was applied before.
     Replayed {
         /// The revision of the event that the first call made.
@@ -263,7 +264,8 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         let verdict = match decide(run, &command, &context) {
             Err(refusal) => Err(refusal),
             Ok(Decision::Unchanged) => {
-                Ok(Verdict::Unchanged(before.cloned().expect("only an existing run is left unchanged")))
+                let run = before.cloned().expect("only an existing run is left unchanged");
+                Ok(Verdict::Done(Disposition::Unchanged, run))
             }
             Ok(Decision::Replayed { revision }) => {
                 Ok(Verdict::Replayed { revision, current_revision: run.map_or(revision, |run| run.revision) })
@@ -275,10 +277,10 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 sides.apply(&command, run, &event, &next, steady.now);
                 runs.apply(&command, &event, &next);
                 position += 1;
-                let is_late = event.event_type == EventType::LateReported;
+                let disposition = Disposition::of(&event);
                 let keyframe = event.revision.has_keyframe().then(|| next.clone());
                 decided.events.push(NewEvent { position, event: *event, request: command.request.clone(), keyframe });
-                Ok(if is_late { Verdict::RecordedLate(next) } else { Verdict::Applied(next) })
+                Ok(Verdict::Done(disposition, next))
             }
         };
         decided.verdicts.push(verdict);

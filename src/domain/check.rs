@@ -4,8 +4,8 @@ use super::decide::{ITERATION_LIMIT, decide};
 use super::decision::{Context, Decision};
 use super::evolve::evolve;
 use super::{
-    Agents, Ask, Cause, Changes, Command, Complete, End, Event, EventType, Found, Lifecycle, LifecycleFound, Namespace,
-    Principal, Refusal, Revision, Run, RunId, RunKey, Start, Status, Time, Update,
+    Agents, Ask, Cause, Changes, Command, Complete, Disposition, End, Event, EventType, Found, Lifecycle,
+    LifecycleFound, Namespace, Principal, Refusal, Revision, Run, RunId, RunKey, Start, Status, Time, Update,
 };
 
 /// The result that the RPC which leads to a status would have on a run as it is.
@@ -16,18 +16,7 @@ pub struct Check {
     /// Whether the matrix allows the transition, and the run's lifecycle.
     pub allowed: bool,
     /// The effect that the call would have; or its refusal.
-    pub outcome: Result<Outcome, Refusal>,
-}
-
-/// The effect that a call would have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Make the transition.
-    Applied,
-    /// No change.
-    Unchanged,
-    /// Keep the call's report beside the run.
-    RecordedLate,
+    pub outcome: Result<Disposition, Refusal>,
 }
 
 /// A transition that is tried: to a status, to a phase, or both.
@@ -89,12 +78,11 @@ pub fn check_run(
     let outcome = decision.and_then(|decision| match decision {
         // An update that ends its run at its limit makes no step.
         Decision::Apply(event, _) if to.is_none() && is_at_limit(run, &event) => Err(above_limit(run)),
-        Decision::Apply(event, _) if event.event_type == EventType::LateReported => Ok(Outcome::RecordedLate),
-        Decision::Apply(..) => Ok(Outcome::Applied),
-        Decision::Unchanged | Decision::Replayed { .. } => Ok(Outcome::Unchanged),
+        Decision::Apply(event, _) => Ok(Disposition::of(&event)),
+        Decision::Unchanged | Decision::Replayed { .. } => Ok(Disposition::Unchanged),
     });
     let from = run.map(|run| run.status);
-    let allowed = to.map_or(matches!(outcome, Ok(Outcome::Applied)), |to| {
+    let allowed = to.map_or(matches!(outcome, Ok(Disposition::Applied)), |to| {
         Status::allows(from, to) && !outcome.as_ref().is_err_and(|refusal| refusal.cause() == Cause::Lifecycle)
     });
     Check { from, allowed, outcome }

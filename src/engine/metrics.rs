@@ -1,13 +1,8 @@
 //! What metrics tell of a commit's commands.
 
-use crate::domain::{Decided, EventType, Status, Verdict};
+use crate::domain::{Decided, Disposition, Status, Verdict};
 use crate::store::{CommitError, StoreError};
 use crate::telemetry::record::{self, Value};
-
-const APPLIED: Value = (0, "applied");
-const RECORDED_LATE: Value = (1, "recorded_late");
-const UNCHANGED: Value = (2, "unchanged");
-const REPLAYED: Value = (3, "replayed");
 
 /// Tells of the commands that a commit has decided. Refusals are told of where callers hear of them.
 pub(super) fn committed(decided: &Decided) {
@@ -15,20 +10,23 @@ pub(super) fn committed(decided: &Decided) {
         return;
     }
     for new in &decided.events {
-        let disposition = if new.event.event_type == EventType::LateReported { RECORDED_LATE } else { APPLIED };
-        record::transition(status(new.event.from), status(Some(new.event.to)), disposition);
+        transition(new.event.from, Some(new.event.to), Disposition::of(&new.event));
     }
     for verdict in decided.verdicts.iter().flatten() {
         match verdict {
-            Verdict::Applied(_) | Verdict::RecordedLate(_) | Verdict::Redacted { .. } => {}
-            Verdict::Unchanged(run) => {
-                let unchanged = status(Some(run.status));
-                record::transition(unchanged, unchanged, UNCHANGED);
+            Verdict::Done(Disposition::Unchanged, run) => {
+                transition(Some(run.status), Some(run.status), Disposition::Unchanged);
             }
             // The run may have gone on since.
-            Verdict::Replayed { .. } => record::transition(status(None), status(None), REPLAYED),
+            Verdict::Replayed { .. } => transition(None, None, Disposition::Replayed),
+            // Its event is told of.
+            Verdict::Done(..) | Verdict::Redacted { .. } => {}
         }
     }
+}
+
+fn transition(from: Option<Status>, to: Option<Status>, disposition: Disposition) {
+    record::transition(status(from), status(to), (disposition as usize, disposition.name()));
 }
 
 /// The reason for which a commit's span is that of a failure.

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Failure;
-use crate::domain::{Ask, Command, Lease, Request, Revision, RunKey, Verdict};
+use crate::domain::{Ask, Command, Disposition, Lease, Request, Revision, RunKey, Verdict};
 
 /// Claims that wait here at most: as many as all shards of a process may have in flight. A claim above this number ends
 /// by its ttl.
@@ -45,7 +45,7 @@ impl IfUnreceived {
 
     /// Sends the claim of this verdict, which no caller receives.
     pub(super) fn lost(self, verdict: &Verdict) {
-        let Verdict::Applied(run) = verdict else { return };
+        let Verdict::Done(Disposition::Applied, run) = verdict else { return };
         let Some(lease) = run.supervision.lease else { return };
         // If the channel is full, the lease ends by its ttl.
         let claim =

@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::domain::{Agents, Ask, Command, Principal, RunKey, Shard};
-use crate::engine::{Disposition, Engine, Failure};
+use crate::domain::{Agents, Ask, Command, Disposition, Principal, RunKey, Shard};
+use crate::engine::{Engine, Failure};
 use crate::store::leases::OverduePlace;
 use crate::store::{StoreError, Upkeep};
 use crate::telemetry::record;

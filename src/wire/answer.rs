@@ -4,8 +4,8 @@ use prost_types::{Duration, Timestamp};
 
 use super::{contents, links};
 use crate::domain::{
-    AbortRequest, Changes, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind, Progress, Ready,
-    Redaction, Route, Run, Status, Summary, Time,
+    AbortRequest, Changes, Disposition, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind,
+    Progress, Ready, Redaction, Route, Run, Status, Summary, Time,
 };
 use crate::store::ClockStep;
 use crate::store::leases::Renewed;
@@ -218,6 +218,17 @@ impl From<Status> for v1::RunStatus {
             Status::Completed => Self::Completed,
             Status::Aborted => Self::Aborted,
             Status::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<Disposition> for v1::Disposition {
+    fn from(disposition: Disposition) -> Self {
+        match disposition {
+            Disposition::Applied => Self::Applied,
+            Disposition::RecordedLate => Self::RecordedLate,
+            Disposition::Unchanged => Self::Unchanged,
+            Disposition::Replayed => Self::Replayed,
         }
     }
 }

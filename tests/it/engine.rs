@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use runledger::clock::SystemClock;
-use runledger::domain::{Shard, Status};
-use runledger::engine::{Disposition, Engine, Failure, Limits};
+use runledger::domain::{Disposition, Shard, Status};
+use runledger::engine::{Engine, Failure, Limits};
 use runledger::store::leases::OverduePlace;
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OpenOptions, Runs as _, Upkeep as _};

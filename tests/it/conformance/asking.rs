@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runledger::clock::draw_id;
 use runledger::domain::ids::shard_of;
-use runledger::domain::{Command, Decided, Positions, Refusal, Rules, Run, RunKey, Shard, Verdict};
+use runledger::domain::{Command, Decided, Disposition, Positions, Refusal, Rules, Run, RunKey, Shard, Verdict};
 use runledger::store::{CommitError, Store};
 
 pub(crate) type Answer = Result<Verdict, Refusal>;
@@ -49,7 +49,7 @@ pub(crate) async fn ask(store: &dyn Store, command: Command) -> Answer {
 /// Commits a command that must be applied; the run right after it.
 pub(crate) async fn apply(store: &dyn Store, command: Command) -> Run {
     match ask(store, command).await {
-        Ok(Verdict::Applied(run)) => (*run).clone(),
+        Ok(Verdict::Done(Disposition::Applied, run)) => (*run).clone(),
         other => panic!("not applied: {other:?}"),
     }
 }
@@ -57,10 +57,9 @@ pub(crate) async fn apply(store: &dyn Store, command: Command) -> Run {
 /// One word for an answer: `applied`, `recorded late`, `unchanged`, `replayed`, or the refusal's reason.
 pub(crate) fn word(answer: &Answer) -> &'static str {
     match answer {
-        Ok(Verdict::Applied(_)) => "applied",
-        Ok(Verdict::RecordedLate(_)) => "recorded late",
+        Ok(Verdict::Done(Disposition::RecordedLate, _)) => "recorded late",
+        Ok(Verdict::Done(disposition, _)) => disposition.name(),
         Ok(Verdict::Redacted { .. }) => "redacted",
-        Ok(Verdict::Unchanged(_)) => "unchanged",
         Ok(Verdict::Replayed { .. }) => "replayed",
         Err(refusal) => refusal.reason(),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use runledger::clock::draw_id;
-use runledger::domain::{Command, Decided, Rules, RunKey, Shard, Status, Verdict};
+use runledger::domain::{Command, Decided, Disposition, Rules, RunKey, Shard, Status, Verdict};
 use runledger::store::{PAGE_BYTES_MAX, Unsettled};
 use serde_json::json;
 
@@ -46,7 +46,7 @@ pub(crate) async fn commands_on_one_run_are_decided_on_the_state_that_the_one_be
     let contents = sound(fixture.store()).await;
     let run = &contents.runs[&key("run-1")];
     assert_eq!((run.status, run.revision, run.links.workflow_id.as_deref()), (Status::Completed, 4.into(), Some("w")));
-    assert_eq!(answers[6], Ok(Verdict::Applied(Arc::new(run.clone()))));
+    assert_eq!(answers[6], Ok(Verdict::Done(Disposition::Applied, Arc::new(run.clone()))));
 }
 
 pub(crate) async fn a_refusal_leaves_its_neighbours_unharmed<F: Fixture>(fixture: F) {
@@ -88,7 +88,7 @@ pub(crate) async fn a_batch_that_makes_no_event_writes_nothing<F: Fixture>(fixtu
     let heads = fixture.store().ends().await.unwrap();
     let answers = ask_all(fixture.store(), vec![start("run-1"), update("run-1"), start("run-1").thread("other")]).await;
     assert_eq!(words(&answers), ["unchanged", "unchanged", "RUN_ID_CONFLICT"]);
-    assert_eq!(answers[0], Ok(Verdict::Unchanged(Arc::new(run.clone()))));
+    assert_eq!(answers[0], Ok(Verdict::Done(Disposition::Unchanged, Arc::new(run.clone()))));
     assert_eq!(fixture.store().ends().await.unwrap(), heads);
     assert_eq!(stored(fixture.store(), &key("run-1")).await, run);
 }

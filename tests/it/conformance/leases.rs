@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use runledger::domain::{Progress, Renewal, RunKey, Shard, Status, Verdict};
+use runledger::domain::{Disposition, Progress, Renewal, RunKey, Shard, Status, Verdict};
 use runledger::store::Store;
 use runledger::store::leases::{KeptLease, OverduePlace, Renewed};
 use tokio::time::timeout;
@@ -397,7 +397,9 @@ pub(crate) async fn of_many_claims_one_wins<F: Fixture>(fixture: F) {
         let claims = (0..8).map(|n| ask(stores[n % 2], claim(&id).by(&format!("worker-{n}"))));
         let answers: Vec<Answer> = join_all(claims).await;
         let winners: Vec<_> = answers.iter().filter(|answer| word(answer) == "applied").collect();
-        let [Ok(Verdict::Applied(winner))] = winners[..] else { panic!("one winner: {:?}", words(&answers)) };
+        let [Ok(Verdict::Done(Disposition::Applied, winner))] = winners[..] else {
+            panic!("one winner: {:?}", words(&answers))
+        };
         assert_eq!(stored(here, &key(&id)).await, **winner);
         let lost = answers.iter().filter(|answer| ["LEASE_HELD", "NOT_OWNER"].contains(&word(answer)));
         assert_eq!(lost.count(), 7, "{:?}", words(&answers));
@@ -470,7 +472,7 @@ pub(crate) async fn a_request_that_was_answered_before_the_end_is_in_the_record<
         let run = stored(here, &key(&id)).await;
         assert_eq!((word(&ended), run.status), ("applied", Status::Completed), "a completion is the truth and wins");
         assert_eq!(run.supervision.abort_request.is_some(), word(&asked) == "applied");
-        let Ok(Verdict::Applied(end)) = ended else { unreachable!() };
+        let Ok(Verdict::Done(Disposition::Applied, end)) = ended else { unreachable!() };
         assert_eq!(*end, run, "what was asked before is in the answer, and nothing comes after");
         assert_eq!(word(&ask(here, request_abort(&id)).await), "unchanged");
     }
@@ -485,7 +487,7 @@ pub(crate) async fn what_is_reported_late_is_kept_once_and_changes_no_status<F: 
     assert_eq!(word(&ask(store, complete("run-1")).await), "LEASE_LOST", "who names no lease is not its holder");
     let report = complete("run-1").epoch(1).metadata(&serde_json::json!({"result": "found"})).by("worker");
     let late = ask(store, report.clone().request("late")).await;
-    let Ok(Verdict::RecordedLate(run)) = &late else { panic!("{late:?}") };
+    let Ok(Verdict::Done(Disposition::RecordedLate, run)) = &late else { panic!("{late:?}") };
     assert_eq!((run.status, run.revision, &run.metadata), (Status::Failed, 3.into(), &orphan.metadata));
     assert_eq!((run.completed_at, run.outcome()), (orphan.completed_at, Some(Status::Completed)));
     assert_eq!(stored(store, &key("run-1")).await, **run);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::strategy::{Strategy as _, ValueTree as _};
-use runledger::domain::{Command, Event, Refusal, Shard, Time, Verdict};
+use runledger::domain::{Command, Disposition, Event, Refusal, Shard, Time, Verdict};
 
 use super::asking::{Answer, ask_all, home, word};
 use super::fixture::Fixture;
@@ -45,10 +45,11 @@ pub(crate) async fn random_commands_make_the_store_the_fold_and_the_model_the_sa
                 for (command, answer) in commands.iter().zip(&answers) {
                     // The store's clock is known from the events only; refusals and no-ops do not depend on it.
                     let now = match answer {
-                        Ok(Verdict::Applied(run) | Verdict::RecordedLate(run) | Verdict::Redacted { run, .. }) => {
-                            run.updated_at
-                        }
-                        Ok(Verdict::Unchanged(_) | Verdict::Replayed { .. }) | Err(_) => Time::from_micros(0),
+                        Ok(
+                            Verdict::Done(Disposition::Applied | Disposition::RecordedLate, run)
+                            | Verdict::Redacted { run, .. },
+                        ) => run.updated_at,
+                        Ok(Verdict::Done(..) | Verdict::Replayed { .. }) | Err(_) => Time::from_micros(0),
                     };
                     let expected = known(model.ask(command, now));
                     assert_eq!(expected, known(answer.clone()), "{} for {command:?}", word(answer));

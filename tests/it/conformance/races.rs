@@ -1,7 +1,7 @@
 //! Many callers at once, over two replicas where the kind of store can have them.
 
 use futures_util::future::{join, join_all};
-use runledger::domain::{Command, EventType, Status, Verdict};
+use runledger::domain::{Command, Disposition, EventType, Status, Verdict};
 use runledger::store::Store;
 use serde_json::json;
 
@@ -25,7 +25,9 @@ pub(crate) async fn a_new_run_started_on_two_replicas_is_created_once<F: Fixture
         }
         let created = stored(here, &key(shared)).await;
         for answer in [&one[1], &other[1]] {
-            let Ok(Verdict::Applied(run) | Verdict::Unchanged(run)) = answer else { panic!("{answer:?}") };
+            let Ok(Verdict::Done(Disposition::Applied | Disposition::Unchanged, run)) = answer else {
+                panic!("{answer:?}")
+            };
             assert_eq!(**run, created, "both callers get the one run");
         }
     }
@@ -50,13 +52,13 @@ pub(crate) async fn concurrent_ends_have_one_winner_and_one_terminal_event<F: Fi
         let asked = ends.into_iter().enumerate().map(|(n, end)| ask(stores[n % 2], end));
         let answers: Vec<Answer> = join_all(asked).await;
         let winners: Vec<_> = answers.iter().filter(|answer| word(answer) == "applied").collect();
-        let [Ok(Verdict::Applied(winner))] = winners[..] else { panic!("one winner: {:?}", words(&answers)) };
+        let [Ok(Verdict::Done(Disposition::Applied, winner))] = winners[..] else {
+            panic!("one winner: {:?}", words(&answers))
+        };
         for answer in &answers {
             match answer {
-                Ok(Verdict::Applied(run) | Verdict::Unchanged(run)) => assert_eq!(run, winner),
-                Ok(Verdict::Replayed { .. } | Verdict::RecordedLate(_) | Verdict::Redacted { .. }) => {
-                    panic!("nothing to replay")
-                }
+                Ok(Verdict::Done(Disposition::Applied | Disposition::Unchanged, run)) => assert_eq!(run, winner),
+                Ok(other) => panic!("nothing to replay: {other:?}"),
                 Err(refusal) => {
                     assert_eq!(refusal.reason(), "INVALID_TRANSITION");
                     assert_ne!(winner.status, Status::Completed, "a late completion of a completed run is unchanged");
@@ -78,7 +80,7 @@ pub(crate) async fn an_abort_before_the_start_wins_for_good<F: Fixture>(fixture:
         apply(fixture.store(), deferred(&id)).await;
         let (aborted, started) = join(ask(fixture.store(), abort(&id)), ask(&*replica, start(&id))).await;
         assert_eq!(word(&aborted), "applied", "an abort is allowed before and after the start");
-        let Ok(Verdict::Applied(end)) = aborted else { unreachable!() };
+        let Ok(Verdict::Done(Disposition::Applied, end)) = aborted else { unreachable!() };
         assert_eq!(word(&started), if end.revision == 2 { "INVALID_TRANSITION" } else { "applied" });
         assert_eq!(word(&ask(&*replica, start(&id)).await), "INVALID_TRANSITION");
         assert_eq!(stored(fixture.store(), &key(&id)).await, *end);

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use runledger::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use runledger::domain::{
-    Claimed, Command, LabelValue, Priority, Refusal, Renewal, Request, RunId, Shard, Status, Take, Verdict,
+    Claimed, Command, Disposition, LabelValue, Priority, Refusal, Renewal, Request, RunId, Shard, Status, Take, Verdict,
 };
 use runledger::store::Store;
 use runledger::store::leases::OverduePlace;
@@ -222,7 +222,7 @@ pub(crate) async fn of_two_attempts_of_one_request_one_claims_and_the_other_find
         assert_eq!(claimed.len(), 1, "{:?}", words(&answers));
         for answer in &answers {
             match answer {
-                Ok(Verdict::Applied(_)) => {}
+                Ok(Verdict::Done(Disposition::Applied, _)) => {}
                 Err(Refusal::ClaimedBefore { claimed: found }) => assert_eq!(&found.key.run_id, claimed[0]),
                 other => panic!("{other:?}"),
             }

@@ -11,8 +11,8 @@ use runledger::domain::batch::decide_batch;
 use runledger::domain::decide::AppliedRequest;
 use runledger::domain::evolve::evolve;
 use runledger::domain::{
-    Command, Decide as _, Event, HeldLease, LedgerEpoch, Loaded, Refusal, Rules, Run, RunKey, Sides, Steady, Time,
-    Verdict,
+    Command, Decide as _, Disposition, Event, HeldLease, LedgerEpoch, Loaded, Refusal, Rules, Run, RunKey, Sides,
+    Steady, Time, Verdict,
 };
 
 use crate::support::model::loaded_lifecycles;
@@ -80,10 +80,9 @@ impl Ledger {
 /// What an answer says, but for its times.
 fn said(answer: &Result<Verdict, Refusal>) -> String {
     match answer {
-        Ok(Verdict::Applied(run)) => format!("applied {} {:?}", run.status, run.ending.reason_code),
-        Ok(Verdict::RecordedLate(run)) => format!("late {}", run.status),
+        Ok(Verdict::Done(Disposition::Applied, run)) => format!("applied {} {:?}", run.status, run.ending.reason_code),
+        Ok(Verdict::Done(disposition, run)) => format!("{} {}", disposition.name(), run.status),
         Ok(Verdict::Redacted { run, values }) => format!("redacted {} {values}", run.status),
-        Ok(Verdict::Unchanged(run)) => format!("unchanged {}", run.status),
         Ok(Verdict::Replayed { revision, .. }) => format!("replayed {revision:?}"),
         Err(refusal) => refusal.reason().to_owned(),
     }

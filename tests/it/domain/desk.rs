@@ -6,8 +6,8 @@ use std::sync::Arc;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::decide::AppliedRequest;
 use runledger::domain::{
-    Command, Decide as _, Declared, Event, HeldLease, Lease, LedgerEpoch, Lifecycle, LifecycleId, Loaded, Refinements,
-    Refusal, Rules, Run, Sides, Steady, Time, Verdict,
+    Command, Decide as _, Declared, Disposition, Event, HeldLease, Lease, LedgerEpoch, Lifecycle, LifecycleId, Loaded,
+    Refinements, Refusal, Rules, Run, Sides, Steady, Time, Verdict,
 };
 
 use crate::support::lifecycles::declared;
@@ -82,7 +82,7 @@ impl Desk {
 
     pub(super) fn apply(&mut self, command: Command) -> Run {
         match self.ask(command) {
-            Ok(Verdict::Applied(run)) => (*run).clone(),
+            Ok(Verdict::Done(Disposition::Applied, run)) => (*run).clone(),
             other => panic!("{other:?}"),
         }
     }

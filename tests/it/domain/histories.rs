@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use prost::Message;
-use runledger::domain::{Hash, Refusal, Time, Verdict};
+use runledger::domain::{Disposition, Hash, Refusal, Time, Verdict};
 use runledger::store::json;
 use runledger::wire::problem;
 use runledger_proto::v1;
@@ -80,10 +80,9 @@ fn shown_of(message: &impl Message, labels: HashMap<String, String>) -> String {
 
 fn named(verdict: &Verdict) -> String {
     match verdict {
-        Verdict::Applied(run) => format!("applied {}", run.revision),
-        Verdict::RecordedLate(run) => format!("recorded late {}", run.revision),
+        Verdict::Done(Disposition::RecordedLate, run) => format!("recorded late {}", run.revision),
+        Verdict::Done(disposition, run) => format!("{} {}", disposition.name(), run.revision),
         Verdict::Redacted { run, values } => format!("redacted {} values, {}", values, run.revision),
-        Verdict::Unchanged(run) => format!("unchanged {}", run.revision),
         Verdict::Replayed { revision, current_revision } => format!("replayed {revision} of {current_revision}"),
     }
 }

@@ -7,8 +7,8 @@ use runledger::domain::check::{Transition, check_run, next_phases};
 use runledger::domain::evolve::evolve;
 use runledger::domain::lifecycle::{Phase, WordRule};
 use runledger::domain::{
-    Agents, Changes, Command, Declared, Event, EventType, Lifecycle, LifecycleFound, LifecycleId, LimitThen, Principal,
-    RefinementsChange, Refusal, Run, Status, Verdict,
+    Agents, Changes, Command, Declared, Disposition, Event, EventType, Lifecycle, LifecycleFound, LifecycleId,
+    LimitThen, Principal, RefinementsChange, Refusal, Run, Status, Verdict,
 };
 use serde_json::json;
 
@@ -74,7 +74,10 @@ fn every_edge_is_walked_and_every_other_one_is_refused_by_every_call_that_takes_
                     assert_eq!(phase(&desk.apply(asked)), to.name, "{} to {}", from.name, to.name);
                     edges += 1;
                 } else if from.name == to.name {
-                    assert!(matches!(desk.ask(asked), Ok(Verdict::Unchanged(_))), "the same phase again is no step");
+                    assert!(
+                        matches!(desk.ask(asked), Ok(Verdict::Done(Disposition::Unchanged, _))),
+                        "the same phase again is no step"
+                    );
                 } else {
                     let refusal = desk.refused(asked);
                     let Refusal::InvalidPhase { from: at, to: asked, completes: false, allowed, .. } = &refusal else {
@@ -122,7 +125,7 @@ fn a_pending_run_keeps_what_it_was_created_with() {
     desk.lifecycles.push(Declared::of(second, Lifecycle { at_end: Some("p3".into()), ..graph() }));
     let run = desk.apply(start("run-1").with("graph").max_iterations(3, LimitThen::Abort));
     assert_eq!((run.status, stands(&run).lifecycle.unwrap().id.version), (Status::Running, 1));
-    assert!(matches!(desk.ask(start("run-1").with("other").phase("p9")), Ok(Verdict::Unchanged(_))));
+    assert!(matches!(desk.ask(start("run-1").with("other").phase("p9")), Ok(Verdict::Done(Disposition::Unchanged, _))));
     assert_eq!(stands(&desk.apply(start("run-2").with("graph"))).lifecycle.unwrap().id.version, 2);
 }
 
@@ -136,7 +139,10 @@ fn without_a_lifecycle_any_phase_follows_any_other_and_iterations_only_grow() {
     assert_eq!(stands(&run).phase_started_at, began, "the phase did not change");
     let run = desk.apply(update("run-1").phase("three.and_a-half").iteration(5));
     assert!(stands(&run).phase_started_at > began, "and now it did");
-    assert!(matches!(desk.ask(update("run-1").phase("three.and_a-half").iteration(5)), Ok(Verdict::Unchanged(_))));
+    assert!(matches!(
+        desk.ask(update("run-1").phase("three.and_a-half").iteration(5)),
+        Ok(Verdict::Done(Disposition::Unchanged, _))
+    ));
     assert_eq!(desk.refused(update("run-1").iteration(4)).reason(), "INVALID_FIELD");
     let refusal = desk.refused(update("run-1").iteration(6).phase("four"));
     assert!(matches!(refusal, Refusal::IterationLimit { iteration: 6, max_iterations: 5, .. }), "{refusal:?}");
@@ -355,7 +361,7 @@ fn a_late_completion_is_judged_by_the_phase_before_the_end_where_the_end_moves_t
         *ended_in = ended_in.take().filter(|_| !is_of_before);
         let ended = desk.events.last_mut().unwrap().changes.refinements.as_mut().unwrap();
         ended.ended_in = ended.ended_in.take().filter(|_| !is_of_before);
-        assert!(matches!(desk.ask(complete("run-1").epoch(1)), Ok(Verdict::RecordedLate(_))));
+        assert!(matches!(desk.ask(complete("run-1").epoch(1)), Ok(Verdict::Done(Disposition::RecordedLate, _))));
         let folded = desk.events.iter().fold(None, |run, event| Some(evolve(run, event)));
         assert_eq!(folded.as_ref(), desk.runs.get("run-1"));
         let run = &desk.runs["run-1"];
@@ -380,7 +386,7 @@ fn a_late_report_changes_no_word_whatever_became_of_the_lifecycle() {
     let ended = desk.apply(sweep("run-1"));
     desk.lifecycles = lifecycles;
     let blocked = fail("run-1").epoch(1).changing(|fields| fields.reason_code = Some("BLOCKED".into()));
-    assert!(matches!(desk.ask(blocked), Ok(Verdict::RecordedLate(_))));
+    assert!(matches!(desk.ask(blocked), Ok(Verdict::Done(Disposition::RecordedLate, _))));
     assert_eq!(word(&desk.runs["run-1"]), word(&ended));
     let folded = desk.events.iter().fold(None, |run, event| Some(evolve(run, event)));
     assert_eq!(folded.as_ref(), desk.runs.get("run-1"));
@@ -407,7 +413,7 @@ fn a_late_completion_that_its_lifecycle_would_refuse_is_kept_and_is_no_outcome()
         {
             complete.added.push(link.clone());
         }
-        assert!(matches!(desk.ask(late), Ok(Verdict::RecordedLate(_))));
+        assert!(matches!(desk.ask(late), Ok(Verdict::Done(Disposition::RecordedLate, _))));
         let folded = desk.events.iter().fold(None, |run, event| Some(evolve(run, event)));
         assert_eq!(folded.as_ref(), desk.runs.get("run-1"));
         let run = &desk.runs["run-1"];

@@ -1,7 +1,7 @@
 //! Masking: what a lifecycle says is never written down.
 
 use runledger::domain::limits::METADATA_BYTES_MAX;
-use runledger::domain::{Command, Verdict, Violation};
+use runledger::domain::{Command, Disposition, Verdict, Violation};
 use serde_json::{Value, json};
 
 use super::desk::{Desk, stands};
@@ -57,7 +57,7 @@ fn a_late_reports_values_are_masked() {
     let late =
         complete("run-1").epoch(1).metadata(&json!({"password": "hunter2"})).result(&json!({"token": "hunter2"}));
     let answer = desk.ask(late.phase("work"));
-    assert!(matches!(answer, Ok(Verdict::RecordedLate(_))), "{answer:?}");
+    assert!(matches!(answer, Ok(Verdict::Done(Disposition::RecordedLate, _))), "{answer:?}");
     let report = desk.last().changes.supervision.late_report.clone().unwrap();
     assert_eq!(report.metadata.as_map()["password"], json!("[redacted]"));
     assert_eq!(report.phase.as_deref(), Some("work"));

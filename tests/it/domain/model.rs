@@ -13,8 +13,8 @@ use runledger::domain::redaction::{Rewriting, Rewritten};
 use runledger::domain::sides::contents::ContentsOf;
 use runledger::domain::steady::after_all;
 use runledger::domain::{
-    Ask, Command, ContentDigest, ContentRow, ContentTable, Decide as _, Event, Hash, LedgerEpoch, Link, Loaded,
-    NewEvent, RedactedPath, Revision, Rules, Run, RunKey, Sides, Status, Steady, Time, Verdict,
+    Ask, Command, ContentDigest, ContentRow, ContentTable, Decide as _, Disposition, Event, Hash, LedgerEpoch, Link,
+    Loaded, NewEvent, RedactedPath, Revision, Rules, Run, RunKey, Sides, Status, Steady, Time, Verdict,
 };
 
 use crate::support::model::{Model, folded, loaded_lifecycles};
@@ -180,7 +180,7 @@ proptest! {
             let answer = model.ask(command, Time::from_micros(at));
             if let Some(run) = ended.get(&command.key) {
                 let mut after = model.runs[&command.key].clone();
-                if matches!(answer, Ok(Verdict::Applied(_))) {
+                if matches!(answer, Ok(Verdict::Done(Disposition::Applied, _))) {
                     prop_assert!(matches!(command.ask, Ask::Archive | Ask::Restore | Ask::Redact(_)));
                     prop_assert_eq!(after.revision, run.revision.next());
                     if matches!(command.ask, Ask::Redact(_)) {
@@ -195,7 +195,7 @@ proptest! {
                     (after.revision, after.updated_at) = (run.revision, run.updated_at);
                     after.archived_at = run.archived_at;
                 }
-                if matches!(answer, Ok(Verdict::RecordedLate(_))) {
+                if matches!(answer, Ok(Verdict::Done(Disposition::RecordedLate, _))) {
                     prop_assert!(run.supervision.presumed && run.supervision.late_report.is_none());
                     prop_assert_eq!(after.revision, run.revision.next());
                     prop_assert!(after.supervision.late_report.take().is_some());

@@ -3,11 +3,11 @@
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
-use runledger::domain::check::{Outcome, Transition, check_run};
+use runledger::domain::check::{Transition, check_run};
 use runledger::domain::evolve::evolve;
 use runledger::domain::{
-    AbortRequest, Agents, Ask, Command, EventType, Identity, Lease, LeaseEpoch, LifecycleFound, LimitThen, Link,
-    Pattern, Principal, Priority, Ready, Refinements, Refusal, Run, Status, Suspension, Time, Verdict,
+    AbortRequest, Agents, Ask, Command, Disposition, EventType, Identity, Lease, LeaseEpoch, LifecycleFound, LimitThen,
+    Link, Pattern, Principal, Priority, Ready, Refinements, Refusal, Run, Status, Suspension, Time, Verdict,
 };
 
 use super::desk::{Desk, phase, stands};
@@ -143,7 +143,7 @@ fn a_run_that_ever_had_a_lease_goes_on_only_under_one() {
     assert_eq!((ready.status, desk.last().event_type), (Status::Running, EventType::Ready));
     assert!(ready.is_ready() && ready.suspension().is_some() && ready.supervision.lease.unwrap().resting);
     assert!(!ready.supervision.ready.as_ref().unwrap().not_begun);
-    assert!(matches!(desk.ask(resume("run-1")), Ok(Verdict::Unchanged(_))), "it is ready already");
+    assert!(matches!(desk.ask(resume("run-1")), Ok(Verdict::Done(Disposition::Unchanged, _))), "it is ready already");
     assert_eq!(reason(&desk.refused(under_a_lease(resume("run-1")))), "LEASE_HELD");
     let claimed = desk.apply(claim("run-1"));
     assert_eq!((epoch(&claimed), desk.last().event_type), (2, EventType::Resumed));
@@ -153,7 +153,7 @@ fn a_run_that_ever_had_a_lease_goes_on_only_under_one() {
     desk.apply(suspend("run-2", "PAUSED", "not now"));
     let resumed = desk.apply(resume("run-2"));
     assert_eq!((desk.last().event_type, resumed.supervision.lease), (EventType::Resumed, None));
-    assert!(matches!(desk.ask(resume("run-2")), Ok(Verdict::Unchanged(_))), "it is not suspended");
+    assert!(matches!(desk.ask(resume("run-2")), Ok(Verdict::Done(Disposition::Unchanged, _))), "it is not suspended");
     assert_eq!(reason(&desk.refused(under_a_lease(resume("run-2")))), "LEASE_HELD");
 }
 
@@ -162,7 +162,10 @@ fn a_suspension_is_replaced_but_not_by_the_holder_where_somebody_else_made_it() 
     let mut desk = Desk::default();
     desk.apply(leased("run-1"));
     desk.apply(suspend("run-1", "PAUSED", "not during the release"));
-    assert!(matches!(desk.ask(suspend("run-1", "PAUSED", "not during the release")), Ok(Verdict::Unchanged(_))));
+    assert!(matches!(
+        desk.ask(suspend("run-1", "PAUSED", "not during the release")),
+        Ok(Verdict::Done(Disposition::Unchanged, _))
+    ));
     assert_eq!(reason(&desk.refused(held(suspend("run-1", "HELP", "which account?"), 1))), "RUN_SUSPENDED");
     desk.apply(resume("run-1"));
     let again = desk.apply(suspend("run-1", "PAUSED", "not today either"));
@@ -514,7 +517,7 @@ fn a_run_suspended_for_three_times_its_timeout_has_exactly_the_rest() {
         let rested = desk.now - since;
         assert_eq!(resumed.supervision.rest_micros, rested);
         assert_eq!(resumed.deadline().unwrap().micros(), deadline + rested);
-        assert!(matches!(desk.ask(sweep("run-1")), Ok(Verdict::Unchanged(_))), "its lease is new");
+        assert!(matches!(desk.ask(sweep("run-1")), Ok(Verdict::Done(Disposition::Unchanged, _))), "its lease is new");
     }
 }
 
@@ -527,7 +530,10 @@ fn a_deadline_of_a_suspension_is_a_rule_and_waits_for_a_minute_after_an_outage()
     assert_eq!(run.due_at(), Some(deadline));
     desk.acts_from = deadline.micros() + 60 * SECOND;
     desk.now = deadline.micros() + SECOND;
-    assert!(matches!(desk.ask(sweep("run-1")), Ok(Verdict::Unchanged(_))), "the authority was away until then");
+    assert!(
+        matches!(desk.ask(sweep("run-1")), Ok(Verdict::Done(Disposition::Unchanged, _))),
+        "the authority was away until then"
+    );
     desk.now = desk.acts_from;
     let ended = desk.apply(sweep("run-1"));
     assert_eq!((ended.status, ended.ending.reason_code.as_deref()), (Status::Aborted, Some("SUSPENSION_TIMEOUT")));
@@ -550,7 +556,7 @@ fn a_ready_run_that_nobody_claims_in_time_is_presumed_an_orphan() {
     assert_eq!((ended.status, ended.ending.reason_code.as_deref()), (Status::Failed, Some("ORPHANED")));
     assert!(ended.supervision.presumed);
     assert!(
-        matches!(desk.ask(held(complete("run-1"), 1)), Ok(Verdict::RecordedLate(_))),
+        matches!(desk.ask(held(complete("run-1"), 1)), Ok(Verdict::Done(Disposition::RecordedLate, _))),
         "its last holder knows better"
     );
 }
@@ -561,7 +567,7 @@ fn nothing_of_a_suspended_run_expires() {
     desk.apply(leased("run-1"));
     desk.apply(held(suspend("run-1", "HELP", "which account?"), 1));
     desk.now += 100 * i64::try_from(TTL_MS).unwrap() * 1_000;
-    assert!(matches!(desk.ask(sweep("run-1")), Ok(Verdict::Unchanged(_))));
+    assert!(matches!(desk.ask(sweep("run-1")), Ok(Verdict::Done(Disposition::Unchanged, _))));
     assert_eq!(desk.runs["run-1"].status, Status::Running);
 }
 
@@ -673,7 +679,7 @@ fn a_phase_that_suspends_by_budget_is_no_limit() {
     let (run, asked) = (&desk.runs["run-1"], Transition { to: None, phase: Some("broke".to_owned()) });
     let found = LifecycleFound::There(&desk.lifecycles[0]);
     let checked = check_run(&run.key(), Some(run), asked, found, Principal::anonymous(), Agents::All);
-    assert_eq!(checked.outcome, Ok(Outcome::Applied));
+    assert_eq!(checked.outcome, Ok(Disposition::Applied));
     assert_eq!(suspension(&desk.apply(held(update("run-1").phase("broke"), 1))).kind, "BUDGET");
 }
 
@@ -780,7 +786,10 @@ fn of_two_calls_that_race_the_second_hears_of_the_first() {
     // A suspension, and what the end of the lease leads to.
     let mut desk = leased_run();
     desk.apply(suspends());
-    assert_eq!(desk.ask(sweep("run-1")).map(|verdict| matches!(verdict, Verdict::Unchanged(_))), Ok(true));
+    assert_eq!(
+        desk.ask(sweep("run-1")).map(|verdict| matches!(verdict, Verdict::Done(Disposition::Unchanged, _))),
+        Ok(true)
+    );
     assert_eq!(reason(&desk.refused(claim("run-1"))), "RUN_SUSPENDED");
     let mut desk = leased_run();
     assert_eq!(desk.apply(sweep("run-1")).status, Status::Failed);
@@ -863,7 +872,7 @@ fn an_approval_is_the_completion_and_never_the_agents_own() {
         let found = LifecycleFound::There(&desk.lifecycles[0]);
         check_run(&run.key(), Some(run), asked, found, Principal::claimed(agent.into()), Agents::All).outcome
     };
-    assert_eq!((checked("person"), checked("agent-a")), (Ok(Outcome::Applied), Ok(Outcome::Applied)));
+    assert_eq!((checked("person"), checked("agent-a")), (Ok(Disposition::Applied), Ok(Disposition::Applied)));
     let mut desk = awaiting();
     assert_eq!(desk.apply(held(complete("run-1"), 1).by("agent-a")).status, Status::Completed, "its holder, as ever");
 }
@@ -914,7 +923,7 @@ fn seed_001_interrupted_and_resumed_from_interrupted_only() {
     let mut desk = Desk::with(&shipped("craik.task_run"));
     desk.apply(leased("run-1").with("craik.task_run"));
     let fresh = desk.ask(resume("run-1"));
-    assert!(matches!(fresh, Ok(Verdict::Unchanged(_))), "there is nothing to resume: {fresh:?}");
+    assert!(matches!(fresh, Ok(Verdict::Done(Disposition::Unchanged, _))), "there is nothing to resume: {fresh:?}");
     desk.apply(held(update("run-1").phase("act"), 1));
     let interrupted = desk.apply(held(suspend("run-1", "INTERRUPTED", "the host goes down"), 1));
     assert_eq!((phase(&interrupted).as_str(), suspension(&interrupted).kind.as_str()), ("act", "INTERRUPTED"));
@@ -1031,8 +1040,8 @@ fn a_suspended_run_and_a_ready_one_meet_every_ask_as_the_table_says() {
                 if operation == Operation::Update { ask.changing(|fields| fields.fallback_used = true) } else { ask };
             let ask = if is_the_holders { held(ask, 1) } else { ask };
             let found = match desk.ask(ask) {
-                Ok(Verdict::Applied(_)) => format!("{:?}", desk.last().event_type),
-                Ok(Verdict::Unchanged(_)) => "unchanged".to_owned(),
+                Ok(Verdict::Done(Disposition::Applied, _)) => format!("{:?}", desk.last().event_type),
+                Ok(Verdict::Done(Disposition::Unchanged, _)) => "unchanged".to_owned(),
                 Ok(other) => panic!("{other:?}"),
                 Err(refusal) => refusal.reason().to_owned(),
             };

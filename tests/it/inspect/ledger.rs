@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use runledger::clock::{SystemClock, draw_id};
 use runledger::domain::ids::shard_of;
-use runledger::domain::{Command, Rules, Shard, Verdict};
+use runledger::domain::{Command, Disposition, Rules, Shard, Verdict};
 use runledger::store::open::{self, Location};
 use runledger::store::{OpenOptions, Store};
 use runledger::tasks::Supervisor;
@@ -53,7 +53,11 @@ impl Ledger {
         for command in commands {
             let shard = shard_of(ledger.id, ledger.shard_count, &command.key);
             let decided = store.commit(shard, draw_id(), [Arc::new(command)].into(), &Rules::shared()).await.unwrap();
-            assert!(matches!(decided.verdicts[0], Ok(Verdict::Applied(_))), "{:?}", decided.verdicts);
+            assert!(
+                matches!(decided.verdicts[0], Ok(Verdict::Done(Disposition::Applied, _))),
+                "{:?}",
+                decided.verdicts
+            );
         }
         store.close().await;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use runledger::clock::draw_id;
-use runledger::domain::{NamespaceAsk, Refusal, Renewal, Rules, Status, Verdict};
+use runledger::domain::{Disposition, NamespaceAsk, Refusal, Renewal, Rules, Status, Verdict};
 use runledger::store::{CommitError, Commits as _, Store, Upkeep as _};
 
 use super::{holding_the_head, open, waiting};
@@ -42,7 +42,7 @@ async fn a_run_that_another_replica_created_is_not_created_again() {
     for id in &ids {
         apply(&here, start(id)).await;
         match ask(&there, start(id)).await {
-            Ok(Verdict::Unchanged(run)) => assert_eq!(run.revision, 1),
+            Ok(Verdict::Done(Disposition::Unchanged, run)) => assert_eq!(run.revision, 1),
             other => panic!("{other:?}"),
         }
     }
@@ -234,7 +234,7 @@ async fn commit_again(store: &dyn Store) -> Option<std::collections::BTreeMap<St
     let batch = Arc::from([Arc::new(update("run-1").label("mine", "yes"))]);
     let mut decided = store.commit(home(store, &key("run-1")), draw_id(), batch, &Rules::shared()).await.ok()?;
     match decided.verdicts.remove(0) {
-        Ok(Verdict::Applied(run)) => Some(run.labels.clone()),
+        Ok(Verdict::Done(Disposition::Applied, run)) => Some(run.labels.clone()),
         other => panic!("{other:?}"),
     }
 }

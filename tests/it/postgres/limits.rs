@@ -1,7 +1,7 @@
 //! The rows of `max_running`, which commits of several shards share.
 
 use futures_util::future::{join, join_all};
-use runledger::domain::{Command, Shard, Verdict};
+use runledger::domain::{Command, Disposition, Shard, Verdict};
 
 use super::{open, waiting};
 use crate::conformance::asking::{apply, ask, ask_all, home};
@@ -31,7 +31,7 @@ async fn claims_of_many_values_in_opposite_orders_wait_for_no_circle() {
         let forward = one.iter().map(|id| at_most(100, id)).collect();
         let backward = other.iter().rev().map(|id| at_most(100, id)).collect();
         let (one, other) = join(ask_all(&here, forward), ask_all(&there, backward)).await;
-        assert!(one.iter().chain(&other).all(|answer| matches!(answer, Ok(Verdict::Applied(_)))));
+        assert!(one.iter().chain(&other).all(|answer| matches!(answer, Ok(Verdict::Done(Disposition::Applied, _)))));
     }
     let counters = direct(&database.dsn()).await;
     let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
@@ -68,5 +68,8 @@ async fn a_claim_waits_for_another_of_its_value_and_other_shards_go_on() {
         holder.batch_execute("commit").await.unwrap();
     };
     let (claimed, ()) = join(ask(&store, at_most(1, &other)), meanwhile).await;
-    assert!(matches!(claimed, Ok(Verdict::Applied(_))), "what ended while it waited is seen: {claimed:?}");
+    assert!(
+        matches!(claimed, Ok(Verdict::Done(Disposition::Applied, _))),
+        "what ended while it waited is seen: {claimed:?}"
+    );
 }

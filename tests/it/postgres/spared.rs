@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use runledger::clock::draw_id;
-use runledger::domain::{Rules, Shard, Verdict};
+use runledger::domain::{Disposition, Rules, Shard, Verdict};
 use runledger::store::postgres::PostgresStore;
 use runledger::store::{CommitError, Commits as _, Runs as _, StoreError};
 use tokio_postgres::Client;
@@ -108,7 +108,7 @@ async fn a_commit_or_a_probe_that_is_cancelled_costs_no_session_and_no_hints() {
     holder.batch_execute("commit").await.unwrap();
     assert_eq!(hinted.sessions().await, sessions);
     assert!(hinted.is_decided_on_hints().await);
-    assert!(matches!(ask(&hinted.store, complete(&hinted.ids[0])).await, Ok(Verdict::Applied(_))));
+    assert!(matches!(ask(&hinted.store, complete(&hinted.ids[0])).await, Ok(Verdict::Done(Disposition::Applied, _))));
     sound(&hinted.store).await;
 }
 

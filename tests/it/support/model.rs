@@ -8,7 +8,7 @@ use runledger::domain::evolve::evolve;
 use runledger::domain::redaction::{NO_DIGEST, Rewriting};
 use runledger::domain::sides::lifecycles;
 use runledger::domain::{
-    Ask, ClaimKey, Claimed, Command, Declared, Event, EventType, Found, Hash, HeldLease, LabelValue, Lease,
+    Ask, ClaimKey, Claimed, Command, Declared, Disposition, Event, Found, Hash, HeldLease, LabelValue, Lease,
     LifecycleFound, LifecycleKey, Link, Refusal, Revision, Run, RunId, RunKey, Time, Verdict,
 };
 
@@ -65,7 +65,9 @@ impl Model {
         };
         let command = &*masked(run, command, &context)?;
         match decide(run, command, &context)? {
-            Decision::Unchanged => Ok(Verdict::Unchanged(Arc::new(run.expect("unchanged, so it exists").clone()))),
+            Decision::Unchanged => {
+                Ok(Verdict::Done(Disposition::Unchanged, Arc::new(run.expect("unchanged, so it exists").clone())))
+            }
             Decision::Replayed { revision } => {
                 Ok(Verdict::Replayed { revision, current_revision: run.expect("replayed, so it exists").revision })
             }
@@ -96,14 +98,14 @@ impl Model {
                     counted.retain(|run_id| *run_id != command.key.run_id);
                     counted.push(command.key.run_id.clone());
                 }
-                let late = event.event_type == EventType::LateReported;
+                let disposition = Disposition::of(&event);
                 self.take_out(&event);
                 let added = event.changes.refinements.iter().flat_map(|change| &change.links);
                 self.links.entry(command.key.clone()).or_default().extend(added.cloned());
                 self.events.push(*event);
                 self.runs.insert(command.key.clone(), (*after).clone());
                 let after = Arc::new(*after);
-                Ok(if late { Verdict::RecordedLate(after) } else { Verdict::Applied(after) })
+                Ok(Verdict::Done(disposition, after))
             }
         }
     }
