@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::decide::{decide, masked};
 use super::decision::{AppliedRequest, Context, Decision};
-use super::sides::{self, SideWrites, Sides, Wanted};
+use super::sides::{self, Applied, SideWrites, Sides, Wanted};
 use super::{
     Basis, Command, Content, Disposition, Event, LedgerEpoch, LifecycleKey, Metadata, NewEvent, Position, Refusal,
     Request, Revision, Run, RunKey, RunWrite, Steady, Stored, Time,
@@ -243,7 +243,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
         }
         let before = runs.get(&command.key);
         let run = before.map(|run| &**run);
-        if sides.lack(command, run) && !decided.verdicts.is_empty() {
+        if sides.lacks(command, run) && !decided.verdicts.is_empty() {
             break;
         }
         let is_alone = command.ask.facts().basis == Basis::Log;
@@ -274,7 +274,7 @@ pub fn decide_batch(commands: &[Arc<Command>], loaded: Loaded) -> Decided {
                 let next = Arc::new(*next);
                 was_alone = is_alone;
                 decided.nothing_up_to = command.prepared.nothing_up_to(ledger_epoch);
-                sides.apply(&command, run, &event, &next, steady.now);
+                sides.apply(&Applied { command: &command, before: run, event: &event, run: &next, steady: steady.now });
                 runs.apply(&command, &event, &next);
                 position += 1;
                 let disposition = Disposition::of(&event);

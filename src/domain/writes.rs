@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Event, LeaseEpoch, Position, Priority, Request, Rest, Revision, Run, RunKey, Status, Time};
+use super::{Event, LeaseEpoch, Position, Priority, Request, Rest, Revision, Run, Status, Time};
 
 /// A run to be stored.
 #[derive(Clone, Debug)]
@@ -38,15 +38,6 @@ impl Stored {
         let rest = run.rest().map(Box::new);
         let priority = run.queued_priority();
         Self { revision: run.revision, status: run.status, due_at: run.due_at(), epoch, priority, rest }
-    }
-}
-
-impl RunWrite {
-    /// The change of the row that a run has while it is [at rest](Run::is_at_rest): the row is written, or deleted (none).
-    pub(super) fn rest(&self) -> Option<(RunKey, Option<Rest>)> {
-        let before = self.before.as_ref().and_then(|before| before.rest.as_deref());
-        let rest = self.run.rest();
-        (before != rest.as_ref()).then(|| (self.run.key(), rest))
     }
 }
 

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest as _, Sha256};
 
-use crate::domain::{Ask, Command, Identity, LeaseEpoch, Namespace, Refusal, Run, RunKey, Status};
+use super::{Applied, Side};
+use crate::domain::{Ask, Command, Identity, LeaseEpoch, Namespace, Refusal, Run, RunKey, RunWrite, Status};
 
 /// The RPC, as refusals name it.
 const RPC: &str = "ClaimNextRun";
@@ -58,30 +59,43 @@ pub fn sent_id(kept: &str) -> &str {
     }
 }
 
-/// The key of a command's claim request; none where the command has no such request.
-pub(super) fn key(command: &Command) -> Option<ClaimKey> {
-    command.ask.brought().claim_request.map(|request| (command.key.namespace.clone(), request.id.clone()))
-}
-
 /// The claims of requests, as the commands of a batch leave them.
 #[derive(Debug)]
-pub(super) struct Claims {
+pub struct Rows {
     rows: BTreeMap<ClaimKey, Claimed>,
     changed: BTreeSet<ClaimKey>,
 }
 
-impl Claims {
-    pub(super) fn of(rows: Vec<(ClaimKey, Claimed)>) -> Self {
+impl Rows {
+    pub(super) fn row(&self, command: &Command) -> Option<&Claimed> {
+        self.rows.get(&Self::wanted(command)?)
+    }
+}
+
+impl Side for Rows {
+    type Key = ClaimKey;
+    /// Invariant: no other commit changes such a row until this one has ended.
+    type Row = (ClaimKey, Claimed);
+    /// Claim requests that are to be remembered; none: to be forgotten.
+    type Writes = Vec<(ClaimKey, Option<Claimed>)>;
+
+    fn wanted(command: &Command) -> Option<ClaimKey> {
+        command.ask.brought().claim_request.map(|request| (command.key.namespace.clone(), request.id.clone()))
+    }
+
+    /// A command that gives a claim back rests on the row of its claim request. The row of a claim would be new.
+    fn is_read_for(command: &Command, _: Option<&Run>) -> bool {
+        let brought = command.ask.brought();
+        brought.given_back.is_some() && brought.claim_request.is_some()
+    }
+
+    fn of(rows: Vec<Self::Row>) -> Self {
         Self { rows: rows.into_iter().collect(), changed: BTreeSet::new() }
     }
 
-    pub(super) fn row(&self, command: &Command) -> Option<&Claimed> {
-        self.rows.get(&key(command)?)
-    }
-
     /// Remembers a claim, or forgets one that is given back.
-    pub(super) fn apply(&mut self, command: &Command, run: &Run) {
-        let Some((key, request)) = key(command).zip(command.ask.brought().claim_request) else { return };
+    fn apply(&mut self, Applied { command, run, .. }: &Applied<'_>) {
+        let Some((key, request)) = Self::wanted(command).zip(command.ask.brought().claim_request) else { return };
         if matches!(command.ask, Ask::Claim(_)) {
             let epoch = run.supervision.epoch();
             let claimed = Claimed { key: command.key.clone(), epoch, digest: request.digest, replays: 0 };
@@ -92,8 +106,7 @@ impl Claims {
         self.changed.insert(key);
     }
 
-    /// The requests that changed, each with its claim; none: the row is deleted.
-    pub(super) fn writes(mut self) -> Vec<(ClaimKey, Option<Claimed>)> {
+    fn writes(mut self, _: &[RunWrite]) -> Self::Writes {
         self.changed.into_iter().map(|key| (key.clone(), self.rows.remove(&key))).collect()
     }
 }

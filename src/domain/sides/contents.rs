@@ -8,8 +8,9 @@
 
 use std::collections::HashMap;
 
+use super::{Applied, Side};
 use crate::domain::decision::Context;
-use crate::domain::{Command, Content, ContentDigest, Event, Hash, Link, Revision, Run, RunKey};
+use crate::domain::{Command, Content, ContentDigest, Event, Hash, Link, Revision, Run, RunKey, RunWrite};
 
 /// The tables of what stands beside runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,11 +113,6 @@ impl<'a> ContentsOf<'a> {
     }
 }
 
-/// The run whose links a command is decided on.
-pub(super) fn wanted(command: &Command) -> Option<&RunKey> {
-    (!command.ask.brought().added.is_empty()).then_some(&command.key)
-}
-
 /// The links among these that the run does not have.
 pub(in crate::domain) fn fresh(added: &[Link], context: &Context<'_>) -> Vec<Link> {
     let mut known = context.sides.links.to_vec();
@@ -133,14 +129,38 @@ pub(in crate::domain) fn fresh(added: &[Link], context: &Context<'_>) -> Vec<Lin
 
 /// The links of runs, and the rows to be written, as the commands of a batch leave them.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub struct Rows {
     links: HashMap<RunKey, Vec<Hash>>,
     /// None until an event has refinements.
     rows: Option<Vec<ContentRow>>,
 }
 
-impl Contents {
-    pub(super) fn of(rows: Vec<(RunKey, Hash)>) -> Self {
+impl Rows {
+    pub(super) fn links(&self, command: &Command) -> &[Hash] {
+        if !Self::is_read_for(command, None) {
+            return &[];
+        }
+        self.links.get(&command.key).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Side for Rows {
+    type Key = RunKey;
+    /// The [key](Link::key) of a link of a run.
+    type Row = (RunKey, Hash);
+    /// Rows that are new: inputs, results, links. None where no event has
+    /// [refinements](crate::domain::RefinementsChange): only where one has may a run name other runs as well.
+    type Writes = Option<Vec<ContentRow>>;
+
+    fn wanted(command: &Command) -> Option<RunKey> {
+        Self::is_read_for(command, None).then(|| command.key.clone())
+    }
+
+    fn is_read_for(command: &Command, _: Option<&Run>) -> bool {
+        !command.ask.brought().added.is_empty()
+    }
+
+    fn of(rows: Vec<Self::Row>) -> Self {
         let mut links: HashMap<RunKey, Vec<Hash>> = HashMap::new();
         for (key, link) in rows {
             links.entry(key).or_default().push(link);
@@ -148,14 +168,7 @@ impl Contents {
         Self { links, rows: None }
     }
 
-    pub(super) fn links(&self, command: &Command) -> &[Hash] {
-        if wanted(command).is_none() {
-            return &[];
-        }
-        self.links.get(&command.key).map_or(&[], Vec::as_slice)
-    }
-
-    pub(super) fn apply(&mut self, command: &Command, event: &Event, run: &Run) {
+    fn apply(&mut self, Applied { command, event, run, .. }: &Applied<'_>) {
         if !is_refined(event) {
             return;
         }
@@ -168,7 +181,7 @@ impl Contents {
         self.rows.get_or_insert_default().extend(rows);
     }
 
-    pub(super) fn writes(self) -> Option<Vec<ContentRow>> {
+    fn writes(self, _: &[RunWrite]) -> Self::Writes {
         self.rows
     }
 }

@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use crate::domain::{Command, Namespace, Run, RunId};
+use super::{Applied, Side};
+use crate::domain::{Command, Namespace, Run, RunId, RunKey, RunWrite};
 
 /// A claim's limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -54,30 +55,49 @@ impl LabelValue {
 
 /// The runs that count for values, as the commands of a batch leave them.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub struct Rows {
     rows: HashMap<LabelValue, Vec<RunId>>,
     added: BTreeMap<LabelValue, Vec<RunId>>,
 }
 
-impl Counted {
-    pub(super) fn of(rows: Vec<(LabelValue, Vec<RunId>)>) -> Self {
-        Self { rows: rows.into_iter().collect(), added: BTreeMap::new() }
-    }
-
-    /// Whether the row of the command's value was not read, because its run was created in this batch.
-    pub(super) fn lack(&self, command: &Command, run: Option<&Run>) -> bool {
-        let value = run.and_then(|run| LabelValue::limited(run, command));
-        value.is_some_and(|value| !self.rows.contains_key(&value))
-    }
-
+impl Rows {
     /// The runs that count towards the command's limit.
     pub(super) fn row(&self, command: &Command, run: Option<&Run>) -> &[RunId] {
         let value = run.and_then(|run| LabelValue::limited(run, command));
         value.and_then(|value| self.rows.get(&value)).map_or(&[], Vec::as_slice)
     }
+}
+
+impl Side for Rows {
+    /// The run and the label whose value it has.
+    type Key = (RunKey, String);
+    /// The runs that count for a value whose row was read, also where none counts. Invariant: no other commit changes
+    /// such a row until this one has ended.
+    type Row = (LabelValue, Vec<RunId>);
+    /// The runs that count from now on, by value.
+    type Writes = Vec<(LabelValue, Vec<RunId>)>;
+
+    fn wanted(command: &Command) -> Option<Self::Key> {
+        let max = command.ask.brought().terms.max_running?;
+        Some((command.key.clone(), max.label.clone()))
+    }
+
+    fn is_read_for(command: &Command, _: Option<&Run>) -> bool {
+        command.ask.brought().terms.max_running.is_some()
+    }
+
+    fn of(rows: Vec<Self::Row>) -> Self {
+        Self { rows: rows.into_iter().collect(), added: BTreeMap::new() }
+    }
+
+    /// The row was not read where its run was created in this batch.
+    fn lacks(&self, command: &Command, run: Option<&Run>) -> bool {
+        let value = run.and_then(|run| LabelValue::limited(run, command));
+        value.is_some_and(|value| !self.rows.contains_key(&value))
+    }
 
     /// A run that is claimed under a limit counts, until it does not [count](Run::counts) any more.
-    pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>, run: &Run) {
+    fn apply(&mut self, Applied { command, before, run, .. }: &Applied<'_>) {
         let run_id = &command.key.run_id;
         if let Some(value) = before.and_then(|before| LabelValue::limited(before, command)) {
             let counts = self.rows.entry(value.clone()).or_default();
@@ -92,8 +112,7 @@ impl Counted {
         }
     }
 
-    /// The runs that count from now on.
-    pub(super) fn writes(self) -> Vec<(LabelValue, Vec<RunId>)> {
+    fn writes(self, _: &[RunWrite]) -> Self::Writes {
         self.added.into_iter().collect()
     }
 }

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
+use super::{Applied, Side};
 use crate::domain::ids::DEFAULT_NAMESPACE;
-use crate::domain::{Basis, Command, Namespace, Refusal, Run};
+use crate::domain::{Basis, Command, Namespace, Refusal, Run, RunWrite};
 
 /// A namespace, as the creation of a run in it is decided on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,25 +83,42 @@ pub fn wanted(command: &Command) -> Option<&Namespace> {
 
 /// The namespaces, as the commands of a batch leave them.
 #[derive(Debug)]
-pub(super) struct Namespaces {
+pub struct Rows {
     rows: HashMap<Namespace, NamespaceRow>,
 }
 
-impl Namespaces {
-    pub(super) fn of(rows: Vec<NamespaceRow>) -> Self {
-        Self { rows: rows.into_iter().map(|row| (row.name.clone(), row)).collect() }
-    }
-
+impl Rows {
     pub(super) fn row(&self, command: &Command) -> NamespaceFound<'_> {
         match wanted(command) {
             None => NamespaceFound::NotAsked,
             Some(namespace) => self.rows.get(namespace).map_or(NamespaceFound::Missing, NamespaceFound::There),
         }
     }
+}
+
+impl Side for Rows {
+    type Key = Namespace;
+    /// Invariant: nobody deletes a namespace that was read, and of those that have a quota no other commit creates a
+    /// run, until this one has ended.
+    type Row = NamespaceRow;
+    type Writes = ();
+
+    fn wanted(command: &Command) -> Option<Namespace> {
+        wanted(command).cloned()
+    }
+
+    /// A store remembers those that have no quota.
+    fn is_read_for(_: &Command, _: Option<&Run>) -> bool {
+        false
+    }
+
+    fn of(rows: Vec<NamespaceRow>) -> Self {
+        Self { rows: rows.into_iter().map(|row| (row.name.clone(), row)).collect() }
+    }
 
     /// A run that was created counts. One that ends in the same batch counts for the rest of it: the next batch counts
     /// anew.
-    pub(super) fn apply(&mut self, command: &Command, before: Option<&Run>) {
+    fn apply(&mut self, Applied { command, before, .. }: &Applied<'_>) {
         if before.is_some() {
             return;
         }
@@ -110,4 +128,6 @@ impl Namespaces {
             active.used += 1;
         }
     }
+
+    fn writes(self, _: &[RunWrite]) {}
 }

@@ -42,8 +42,8 @@ pub(super) fn load(
         sides.namespaces.extend(namespaces::of_creation(transaction, name)?);
     }
     sides.acts_from = wanted.acts_from.then(|| leases::acts_from(&uptime.seen()));
-    for key in &wanted.links {
-        contents::load_links(transaction, shard, key, &mut sides.links)?;
+    for key in &wanted.contents {
+        contents::load_links(transaction, shard, key, &mut sides.contents)?;
     }
     Ok(sides)
 }

@@ -66,12 +66,11 @@ impl Shelf {
                 leases: model.leases().into_iter().filter(|(key, _)| asked(key)).collect(),
                 max_running: model.running_beside(commands, &self.runs),
                 claims: model.claimed(),
-                acts_from: None,
-                namespaces: Vec::new(),
-                links: self.beside.iter().filter_map(|row| Some((row.key.clone(), row.link_key?))).collect(),
+                contents: self.beside.iter().filter_map(|row| Some((row.key.clone(), row.link_key?))).collect(),
                 lifecycles: loaded_lifecycles(
                     Rules.lifecycles(commands, &self.runs.values().cloned().map(Arc::new).collect::<Vec<_>>()),
                 ),
+                ..Sides::default()
             },
             ledger_epoch: LedgerEpoch::FIRST,
         }

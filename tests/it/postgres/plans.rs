@@ -111,13 +111,9 @@ fn everything_at_once() -> Decided {
                 runs,
                 requests: Vec::new(),
                 sides: Sides {
-                    leases: Vec::new(),
                     max_running: vec![(value.clone(), Vec::new())],
                     claims: vec![((DEFAULT_NAMESPACE.into(), "other".to_owned()), claimed.clone())],
-                    acts_from: None,
-                    namespaces: Vec::new(),
-                    links: Vec::new(),
-                    lifecycles: Vec::new(),
+                    ..Sides::default()
                 },
                 ledger_epoch: LedgerEpoch::FIRST,
             },

@@ -118,7 +118,7 @@ impl<'a> Keys<'a> {
             max_running: sides.max_running.iter().map(limit).collect(),
             claims: sides.claims.iter().map(|(namespace, id)| (namespace.as_str(), id.as_str())).unzip(),
             created_in: sides.namespaces.iter().map(Namespace::as_str).collect(),
-            links: sides.links.iter().map(of_run).unzip(),
+            links: sides.contents.iter().map(of_run).unzip(),
             acts_from: sides.acts_from,
         }
     }
@@ -187,7 +187,7 @@ pub(super) async fn lock_and_load(
         max_running: max_running.iter().map(max_running::counted).collect::<Result<_, _>>()?,
         claims: claims.iter().map(sides::claim).collect::<Result<_, _>>()?,
         namespaces: namespaces.iter().map(rows::namespaces::side).collect::<Result<_, _>>()?,
-        links: links.iter().map(contents::link).collect::<Result<_, _>>()?,
+        contents: links.iter().map(contents::link).collect::<Result<_, _>>()?,
         ..Sides::default()
     };
     for row in &leases {
