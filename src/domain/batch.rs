@@ -118,6 +118,12 @@ impl Decided {
         self.verdicts
     }
 
+    /// Whether an event has [refinements](super::RefinementsChange): only where one has may a run name other runs.
+    #[must_use]
+    pub fn is_refined(&self) -> bool {
+        self.sides.contents.is_some()
+    }
+
     /// Whether each command that was looked at made its event.
     #[must_use]
     pub fn all_applied(&self) -> bool {

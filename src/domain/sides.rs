@@ -27,6 +27,7 @@ macro_rules! each_side {
         $of! { leases, rests, max_running, claims, namespaces, contents }
     };
 }
+pub(crate) use each_side;
 
 /// A side, by its rows as the commands of a batch leave them.
 pub trait Side: Sized {

@@ -12,7 +12,6 @@
 
 pub(super) mod hints;
 mod load;
-mod namespaces;
 mod optimistic;
 mod outcome;
 pub(super) mod redact;
@@ -45,7 +44,9 @@ use super::sessions::{Session, Sessions};
 use super::sides;
 use super::uptime::ReplicaUptime;
 use super::uptime::statements::opening;
-use crate::domain::{Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, Loaded, Shard};
+use crate::domain::{
+    Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, Loaded, Position, Run, Shard, Time, Wanted,
+};
 use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, metrics};
 use crate::tasks::Supervisor;
 use crate::telemetry::{record, traces};
@@ -163,11 +164,11 @@ async fn under_head(
     rules: &dyn Decide,
 ) -> Result<Decided, CommitError> {
     let wanted = rules.wanted(commands);
-    let batch = Batch { shard, commit_id, commands, keys: Keys::of(commands, &wanted) };
+    let batch = Batch { shard, commit_id, commands, rules, keys: Keys::of(commands), wanted: &wanted };
     let mut attempt = 1;
     let mut trusting = true;
     loop {
-        match attempt_once(commits, deadline, &batch, rules, trusting).await {
+        match attempt_once(commits, deadline, &batch, trusting).await {
             Ok(decided) => return Ok(decided),
             Err(Failure::Stale) => {
                 record::commit_retry(metrics::STALE);
@@ -188,7 +189,9 @@ struct Batch<'a> {
     shard: Shard,
     commit_id: Uuid,
     commands: &'a [Arc<Command>],
+    rules: &'a dyn Decide,
     keys: Keys<'a>,
+    wanted: &'a Wanted,
 }
 
 /// Makes one commit in two flushes. A session that is not spared is closed, and with it the transaction.
@@ -196,13 +199,13 @@ async fn attempt_once(
     commits: &CommitPath,
     deadline: Instant,
     batch: &Batch<'_>,
-    rules: &dyn Decide,
     trusting: bool,
 ) -> Result<Decided, Failure> {
     // Read before the session is lent: a new session may be to another server, and changes them.
     let (epoch, age) = (commits.lineage.epoch(), commits.hints.age());
     let session = before(deadline, commits.sessions.commit()).await??;
-    match attempt_on(&session, commits, deadline, batch, rules, (trusting, epoch, age)).await {
+    let attempt = Attempt { session: &session, commits, deadline, batch, epoch, age };
+    match attempt.commit(trusting).await {
         Ok(decided) => {
             session.put_back();
             Ok(decided)
@@ -216,101 +219,120 @@ async fn attempt_once(
     }
 }
 
-/// Makes one commit on a session. `trusting`: runs that this process wrote last are not read; the statement that
-/// writes looks whether they are unchanged.
-async fn attempt_on(
-    session: &Session,
-    commits: &CommitPath,
+/// One attempt to commit a batch, on a session.
+struct Attempt<'a> {
+    session: &'a Session,
+    commits: &'a CommitPath,
     deadline: Instant,
-    batch: &Batch<'_>,
-    rules: &dyn Decide,
-    (trusting, epoch, age): (bool, LedgerEpoch, u64),
-) -> Result<Decided, Failed> {
-    let Batch { shard, commit_id, commands, keys } = batch;
-    let (shard, commit_id) = (*shard, *commit_id);
-    let kept = if trusting { commits.hints.runs(shard, commands, rules) } else { None };
-    let prepared = before(deadline, Prepared::of(session, &commits.ends, keys)).await?.map_err(errors::statement)?;
-    let reads = traces::part("store.lock_and_read");
-    let Read { mut loaded, now, min_release } =
-        before(deadline, lock_and_load(session, &commits.uptime, &prepared, shard, keys, kept.is_none())).await??;
-    drop(reads);
-    commits.hints.clock(now);
-    commits.hints.namespaces().note(&loaded.sides.namespaces);
-    let (last, at, steady) = (loaded.last, loaded.now, loaded.steady.now);
-
-    loaded.sides.lifecycles =
-        lifecycles(session, commits, deadline, rules.lifecycles(commands, kept.as_ref().unwrap_or(&loaded.runs)))
-            .await?;
-    let hinted = kept.map(|runs| rules.decide(commands, Loaded { runs, ..loaded.clone() }));
-    let (mut decided, rested_on) = match hinted {
-        None => (rules.decide(commands, loaded), RestedOn::Nothing),
-        Some(decided) if decided.all_applied() => (decided, RestedOn::Runs),
-        Some(_) => {
-            // A command that makes no event rests on the run as it is, and no write would look whether it is still so.
-            let runs = before(deadline, load_runs(session, &prepared, smallint(shard), keys)).await?;
-            let runs = read_runs(&runs.map_err(Failed::finally)?)?;
-            // What a name stands for was read already.
-            let known = std::mem::take(&mut loaded.sides.lifecycles);
-            let mut wanted = rules.lifecycles(commands, &runs);
-            wanted.retain(|key| !known.iter().any(|(there, _)| there == key));
-            loaded.sides.lifecycles = lifecycles(session, commits, deadline, wanted).await?;
-            loaded.sides.lifecycles.extend(known);
-            (rules.decide(commands, Loaded { runs, ..loaded }), RestedOn::Nothing)
-        }
-    };
-    if decided.events.is_empty() {
-        // Nothing to make durable: a COMMIT would be as sure, but need not be told apart from one that writes.
-        before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
-        return Ok(decided);
-    }
-
-    decided.values_redacted =
-        redact::rewrite(session, deadline, smallint(shard), &decided.events, decided.nothing_up_to).await?;
-    let write = write(smallint(shard), commit_id, (at, steady), &decided, Place::After(last));
-    let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
-    let arguments = write.arguments();
-    let _writes = traces::part("store.write_and_commit");
-    let outcome = timeout(WRITE_MAX, write_and_commit(session, session.query_one(&statement, &arguments))).await;
-    drop(arguments);
-    drop(write);
-    let source = match outcome {
-        Ok(Written::Committed(_)) if commits.lineage.epoch() != epoch => LeftBehind.into(),
-        Ok(Written::Committed(_)) => {
-            commits.hints.committed(shard, last, &decided, min_release, rested_on, age);
-            commits.lineage.saw(epoch, [(shard, last + decided.events.len() as u64)]);
-            return Ok(decided);
-        }
-        Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
-            return Err(Failed::at(error, Failure::Again));
-        }
-        Ok(Written::RolledBack(error)) if rested_on == RestedOn::Runs && errors::is_lost_race(&error) => {
-            commits.hints.runs_were_wrong(shard, commands);
-            return Err(Failed::at(error, |_| Failure::Stale));
-        }
-        Ok(Written::RolledBack(error)) => return Err(Failed::finally(error)),
-        Ok(Written::Unsent(error)) => return Err(errors::unsent(error).into()),
-        Ok(Written::Unknown(error)) => error.into(),
-        Err(_) => TimedOut.into(),
-    };
-    commits.hints.runs_were_wrong(shard, commands);
-    let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
-    let failure = Failure::Final(CommitError::Unknown { unsettled, source });
-    Err(Failed { failure, session_spared: false })
+    batch: &'a Batch<'a>,
+    epoch: LedgerEpoch,
+    age: u64,
 }
 
-/// The lifecycles that the commands rest on: nothing is read where they rest on none.
-async fn lifecycles(
-    session: &Session,
-    commits: &CommitPath,
-    deadline: Instant,
-    wanted: BTreeSet<LifecycleKey>,
-) -> Result<Vec<(LifecycleKey, Arc<Declared>)>, Failed> {
-    if wanted.is_empty() {
-        return Ok(Vec::new());
+impl Attempt<'_> {
+    /// `trusting`: runs that this process wrote last are not read; the statement that writes looks whether they are
+    /// unchanged.
+    async fn commit(&self, trusting: bool) -> Result<Decided, Failed> {
+        let Self { session, commits: CommitPath { hints, ends, uptime, .. }, deadline, batch, .. } = *self;
+        let Batch { shard, commands, rules, keys, wanted, .. } = batch;
+        let kept = if trusting { hints.runs(*shard, commands, *rules) } else { None };
+        let prepared = before(deadline, Prepared::of(session, ends, wanted)).await?.map_err(errors::statement)?;
+        let reads = traces::part("store.lock_and_read");
+        let load = lock_and_load(session, uptime, &prepared, *shard, (keys, wanted), kept.is_none());
+        let Read { loaded, now, min_release } = before(deadline, load).await??;
+        drop(reads);
+        hints.clock(now);
+        hints.sides().note(&loaded.sides);
+        let (last, at, steady) = (loaded.last, loaded.now, loaded.steady.now);
+        let (mut decided, rested_on) = self.decided(loaded, kept, &prepared).await?;
+        if decided.events.is_empty() {
+            // Nothing to make durable: a COMMIT would be as sure, but need not be told apart from one that writes.
+            before(deadline, session.batch_execute(ROLLBACK)).await?.map_err(errors::statement)?;
+            return Ok(decided);
+        }
+        decided.values_redacted =
+            redact::rewrite(session, deadline, smallint(*shard), &decided.events, decided.nothing_up_to).await?;
+        self.write(decided, last, (at, steady), min_release, rested_on).await
     }
-    // Boxed: few commits need the side, and the future of every commit would have room for it.
-    let found = Box::pin(before(deadline, sides::lifecycles::found(session, wanted, commits.hints.lifecycles())));
-    Ok(found.await?.map_err(retriable)??)
+
+    /// Decides the batch on what was loaded, and on the runs that this process keeps, if it does.
+    async fn decided(
+        &self,
+        mut loaded: Loaded,
+        kept: Option<Vec<Arc<Run>>>,
+        prepared: &Prepared,
+    ) -> Result<(Decided, RestedOn), Failed> {
+        let Batch { shard, commands, rules, ref keys, .. } = *self.batch;
+        let wanted = rules.lifecycles(commands, kept.as_ref().unwrap_or(&loaded.runs));
+        loaded.sides.lifecycles = self.lifecycles(wanted).await?;
+        let Some(runs) = kept else { return Ok((rules.decide(commands, loaded), RestedOn::Nothing)) };
+        let decided = rules.decide(commands, Loaded { runs, ..loaded.clone() });
+        if decided.all_applied() {
+            return Ok((decided, RestedOn::Runs));
+        }
+        // A command that makes no event rests on the run as it is, and no write would look whether it is still so.
+        let runs = before(self.deadline, load_runs(self.session, prepared, smallint(shard), keys)).await?;
+        let runs = read_runs(&runs.map_err(Failed::finally)?)?;
+        // What a name stands for was read already.
+        let known = std::mem::take(&mut loaded.sides.lifecycles);
+        let mut wanted = rules.lifecycles(commands, &runs);
+        wanted.retain(|key| !known.iter().any(|(there, _)| there == key));
+        loaded.sides.lifecycles = self.lifecycles(wanted).await?;
+        loaded.sides.lifecycles.extend(known);
+        Ok((rules.decide(commands, Loaded { runs, ..loaded }), RestedOn::Nothing))
+    }
+
+    /// The lifecycles that the commands rest on: nothing is read where they rest on none.
+    async fn lifecycles(&self, wanted: BTreeSet<LifecycleKey>) -> Result<Vec<(LifecycleKey, Arc<Declared>)>, Failed> {
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = sides::lifecycles::found(self.session, wanted, self.commits.hints.lifecycles());
+        // Boxed: few commits need the side, and the future of every commit would have room for it.
+        Ok(Box::pin(before(self.deadline, found)).await?.map_err(retriable)??)
+    }
+
+    /// Writes what was decided after the last event, and commits.
+    async fn write(
+        &self,
+        decided: Decided,
+        last: Position,
+        times: (Time, Time),
+        min_release: Arc<str>,
+        rested_on: RestedOn,
+    ) -> Result<Decided, Failed> {
+        let Self { session, commits, deadline, batch: &Batch { shard, commit_id, commands, .. }, epoch, age } = *self;
+        let write = write(smallint(shard), commit_id, times, &decided, Place::After(last));
+        let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
+        let arguments = write.arguments();
+        let _writes = traces::part("store.write_and_commit");
+        let outcome = timeout(WRITE_MAX, write_and_commit(session, session.query_one(&statement, &arguments))).await;
+        drop(arguments);
+        drop(write);
+        let source = match outcome {
+            Ok(Written::Committed(_)) if commits.lineage.epoch() != epoch => LeftBehind.into(),
+            Ok(Written::Committed(_)) => {
+                commits.hints.committed(shard, last, &decided, min_release, rested_on, age);
+                commits.lineage.saw(epoch, [(shard, last + decided.events.len() as u64)]);
+                return Ok(decided);
+            }
+            Ok(Written::RolledBack(error)) if errors::asks_for_retry(&error) => {
+                return Err(Failed::at(error, Failure::Again));
+            }
+            Ok(Written::RolledBack(error)) if rested_on == RestedOn::Runs && errors::is_lost_race(&error) => {
+                commits.hints.runs_were_wrong(shard, commands);
+                return Err(Failed::at(error, |_| Failure::Stale));
+            }
+            Ok(Written::RolledBack(error)) => return Err(Failed::finally(error)),
+            Ok(Written::Unsent(error)) => return Err(errors::unsent(error).into()),
+            Ok(Written::Unknown(error)) => error.into(),
+            Err(_) => TimedOut.into(),
+        };
+        commits.hints.runs_were_wrong(shard, commands);
+        let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
+        let failure = Failure::Final(CommitError::Unknown { unsettled, source });
+        Err(Failed { failure, session_spared: false })
+    }
 }
 
 pub(super) async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<T, StoreError> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::DefaultHashBuilder;
 
-use crate::domain::RunKey;
+use crate::domain::{RunKey, SideWrites};
 
 /// Runs that are known at most, 8 bytes each.
 const RUNS_MAX: usize = 128 * 1024;
@@ -31,6 +31,11 @@ impl HeldRuns {
     pub(super) fn has(&self, key: &RunKey) -> bool {
         let (set, hash) = self.set(key);
         set.iter().any(|place| place.load(Ordering::Relaxed) == hash)
+    }
+
+    /// Notes a commit.
+    pub(super) fn committed(&self, SideWrites { leases, .. }: &SideWrites) {
+        leases.iter().for_each(|(key, lease)| self.note(key, lease.is_some()));
     }
 
     /// Notes whether a run is held. Two calls at once may forget each other's run, or note one twice.

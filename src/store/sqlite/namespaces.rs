@@ -8,26 +8,12 @@ use super::rows::{Reader, all, bigint, execute, first};
 use super::writer::begin;
 use super::{SqliteStore, errors};
 use crate::domain::{
-    Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRow, Positions, Time,
-    namespace,
+    Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Positions, Time, namespace,
 };
-use crate::store::rows::namespaces::{LIST, namespace_columns, record, side};
+use crate::store::rows::namespaces::{LIST, namespace_columns, record};
 use crate::store::{ChangeError, Namespaces, StoreError};
 
 const NAMED: &str = concat!("-- namespaces.named\nselect ", namespace_columns!(), " from namespaces where name = ?1");
-
-/// A namespace, and its active runs, counted up to the quota.
-const SIDE: &str = "-- commit.load_namespace
-select n.name, n.max_active_runs,
-       case when n.max_active_runs is not null then (
-           select count(*) from (
-               select 1 from active as a
-                where a.namespace = n.name
-                limit (select max_active_runs from namespaces where name = ?1))) end,
-       n.max_stored_bytes,
-       case when n.max_stored_bytes is not null then (
-           select coalesce(sum(b.bytes), 0) from stored_bytes as b where b.namespace = n.name) end
-  from namespaces as n where n.name = ?1";
 
 const FACTS: &str = "-- namespaces.facts
 select (select count(*) from namespaces),
@@ -77,11 +63,6 @@ fn list(
     limit: usize,
 ) -> Result<Vec<NamespaceRecord>, StoreError> {
     all(connection, LIST, (prefix, after, i64::try_from(limit).unwrap_or(i64::MAX)), |row| record(row))
-}
-
-/// The namespace, as the creation of a run in it is decided on it.
-pub(super) fn of_creation(transaction: &Transaction<'_>, name: &Namespace) -> Result<Option<NamespaceRow>, StoreError> {
-    first(transaction, SIDE, [name], |row| side(row))
 }
 
 /// The positions only grow: what was exported once, was.

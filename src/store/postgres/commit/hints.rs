@@ -15,11 +15,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::leased_run_hints::HeldRuns;
-use super::namespaces::HintedNamespaces;
+use super::super::sides::namespaces::HintedSides;
 use crate::domain::steady::{PRESENT_MICROS, STEP_MIN_MICROS, after_all};
-use crate::domain::{
-    Basis, Command, Decide, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Sides, Steady, Time,
-};
+use crate::domain::{Basis, Command, Decide, Decided, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, Steady, Time};
 use crate::store::lifecycles::Versions;
 
 /// Bytes of runs kept to decide the next command on.
@@ -48,7 +46,7 @@ pub(in crate::store::postgres) struct Hints {
     /// Optimistic commits of unknown outcome, and when they were decided.
     sent: Mutex<HashMap<Uuid, Time>>,
     held: HeldRuns,
-    namespaces: HintedNamespaces,
+    sides: HintedSides,
     lifecycles: Versions,
 }
 
@@ -153,7 +151,7 @@ impl Hints {
             age: AtomicU64::new(0),
             sent: Mutex::default(),
             held: HeldRuns::none(),
-            namespaces: HintedNamespaces::default(),
+            sides: HintedSides::default(),
             lifecycles: Versions::new(lifecycle_bytes),
         }
     }
@@ -163,9 +161,9 @@ impl Hints {
         &self.held
     }
 
-    /// The namespaces that are known to be there without a quota.
-    pub(in crate::store::postgres) fn namespaces(&self) -> &HintedNamespaces {
-        &self.namespaces
+    /// The rows of the sides that are remembered.
+    pub(in crate::store::postgres) fn sides(&self) -> &HintedSides {
+        &self.sides
     }
 
     /// The versions of lifecycles that were read last.
@@ -178,7 +176,7 @@ impl Hints {
     pub(in crate::store::postgres) fn forget(&self) {
         self.age.fetch_add(1, Ordering::SeqCst);
         self.runs.clear();
-        self.namespaces.forget();
+        self.sides.forget();
         self.lifecycles.forget();
         for end in &self.shards {
             *end.lock() = None;
@@ -221,14 +219,14 @@ impl Hints {
             return None;
         }
         let now = told.after(age);
-        let namespaces = self.namespaces.of(commands)?;
+        let sides = self.sides.of(commands)?;
         let loaded = Loaded {
             last: end.position,
             now: after_all(now, Some(end.at), self.elsewhere(shard, now)),
             steady: steady.beside(now),
             runs: self.all_runs(commands, rules)?,
             requests: Vec::new(),
-            sides: Sides { namespaces, ..Sides::default() },
+            sides,
             ledger_epoch,
         };
         Some(Hinted { loaded, min_release: end.min_release })
@@ -304,9 +302,7 @@ impl Hints {
         rested_on: RestedOn,
         age: u64,
     ) {
-        for (key, lease) in &decided.sides.leases {
-            self.held.note(key, lease.is_some());
-        }
+        self.held.committed(&decided.sides);
         if age != self.age() {
             return;
         }

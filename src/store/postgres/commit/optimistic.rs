@@ -22,15 +22,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::super::errors::{self, LeftBehind, TimedOut};
 use super::super::rows::{Reader, smallint};
-use super::hints::{Hinted, RestedOn};
+use super::hints::{Hinted, Hints, RestedOn};
 use super::outcome::{Written, write_alone};
 use super::write::{Place, write};
 use super::{CommitPath, WRITE_MAX, before};
-use crate::domain::{Basis, Command, Decide, Decided, Declared, LifecycleKey, LifecyclePin, Loaded, Namespace, Shard};
+use crate::domain::{
+    Basis, Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, LifecyclePin, Loaded, Position, Shard, Sides,
+    Time,
+};
 use crate::store::lifecycles::Versions;
 use crate::store::{CommitError, Unsettled, metrics};
 use crate::telemetry::{chain, record, traces};
@@ -51,28 +55,15 @@ pub(in crate::store::postgres) async fn commit(
     commands: &[Arc<Command>],
     rules: &dyn Decide,
 ) -> Result<Optimistic, CommitError> {
-    // What the log has is read under the head.
-    if commands.iter().any(|command| rules.basis(command) == Basis::Log) {
-        return Ok(Optimistic::NotWritten);
-    }
     let hints = &commits.hints;
     let (age, epoch) = (hints.age(), commits.lineage.epoch());
-    let Some(Hinted { mut loaded, min_release }) = hints.hinted(shard, commands, rules, epoch, commits.uptime.steady())
-    else {
+    let Some(guess) = guess(commits, shard, commands, rules, epoch) else {
         return Ok(Optimistic::NotWritten);
     };
-    let (last, now, steady) = (loaded.last, loaded.now, loaded.steady.now);
-    let Some((lifecycles, named)) = lifecycles(hints.lifecycles(), rules.lifecycles(commands, &loaded.runs)) else {
-        return Ok(Optimistic::NotWritten);
-    };
-    loaded.sides.lifecycles = lifecycles;
-    let created_in: Vec<Namespace> = loaded.sides.namespaces.iter().map(|row| row.name.clone()).collect();
-    let Some(mut decided) = decided(commands, loaded, rules) else {
-        return Ok(Optimistic::NotWritten);
-    };
-    let (created_in, named) = (&created_in[..], &named[..]);
-    let place = Place::AtTheEnd { shard_count: commits.shard_count, min_release: &min_release, created_in, named };
-    let write = write(smallint(shard), commit_id, (now, steady), &decided, place);
+    let Guess { mut decided, remembered, named, last, times, min_release } = guess;
+    let (shard_count, remembered, named) = (commits.shard_count, &remembered, &named[..]);
+    let place = Place::AtTheEnd { shard_count, min_release: &min_release, remembered, named };
+    let write = write(smallint(shard), commit_id, times, &decided, place);
     let session = before(deadline, commits.sessions.commit()).await??;
     if age != hints.age() {
         // The session may be to another server.
@@ -93,29 +84,19 @@ pub(in crate::store::postgres) async fn commit(
         Ok(Written::Committed(Some(_))) if commits.lineage.epoch() != epoch => LeftBehind.into(),
         Ok(Written::Committed(Some(row))) => {
             session.put_back();
-            let place = Reader { table: "run_events", row: &row, key: &String::new };
-            // The columns are not null, and of these types: an answer with others would be a bug of the statement.
-            let after: u64 = place.get("last").expect("a position");
-            hints.clock(place.get("now").expect("a time"));
-            for (position, event) in (after + 1..).zip(&mut decided.events) {
-                event.position = position;
-            }
+            let after = place_of(&row, hints, &mut decided);
             hints.committed(shard, after, &decided, min_release, RestedOn::All, age);
             commits.lineage.saw(epoch, [(shard, after + decided.events.len() as u64)]);
             return Ok(Optimistic::Committed(decided));
         }
         Ok(Written::Committed(None)) => {
-            record::commit_retry(metrics::WRONG_HINT);
             session.put_back();
-            hints.was_wrong(shard);
-            hints.namespaces().were_wrong(commands);
-            return Ok(Optimistic::NotWritten);
+            hints.sides().were_wrong(commands);
+            return Ok(was_wrong(hints, shard));
         }
         Ok(Written::RolledBack(error)) if errors::is_lost_race(&error) => {
-            record::commit_retry(metrics::WRONG_HINT);
             session.put_back();
-            hints.was_wrong(shard);
-            return Ok(Optimistic::NotWritten);
+            return Ok(was_wrong(hints, shard));
         }
         Ok(Written::RolledBack(error) | Written::Unsent(error)) => {
             // The commit in two flushes meets the same error again, and tells its meaning.
@@ -132,9 +113,61 @@ pub(in crate::store::postgres) async fn commit(
     };
     hints.was_wrong(shard);
     hints.runs_were_wrong(shard, commands);
-    hints.is_sent(commit_id, now);
+    hints.is_sent(commit_id, times.0);
     let unsettled = Box::new(Unsettled { shard, commit_id, first_position: last + 1, decided });
     Err(CommitError::Unknown { unsettled, source })
+}
+
+/// The position that the events come after, from the statement's answer: it is noted on them, and the clock as a hint.
+fn place_of(row: &Row, hints: &Hints, decided: &mut Decided) -> Position {
+    let place = Reader { table: "run_events", row, key: &String::new };
+    // The columns are not null, and of these types: an answer with others would be a bug of the statement.
+    let after: u64 = place.get("last").expect("a position");
+    hints.clock(place.get("now").expect("a time"));
+    for (position, event) in (after + 1..).zip(&mut decided.events) {
+        event.position = position;
+    }
+    after
+}
+
+/// The statement found that a hint did not hold.
+fn was_wrong(hints: &Hints, shard: Shard) -> Optimistic {
+    record::commit_retry(metrics::WRONG_HINT);
+    hints.was_wrong(shard);
+    Optimistic::NotWritten
+}
+
+/// What was decided on hints, and which of these the statement looks at.
+struct Guess {
+    decided: Decided,
+    remembered: Sides,
+    named: Vec<(LifecycleKey, LifecyclePin)>,
+    last: Position,
+    /// Of the store, and of the steady clock.
+    times: (Time, Time),
+    min_release: Arc<str>,
+}
+
+/// Decides commands on hints; none where hints do not suffice.
+fn guess(
+    commits: &CommitPath,
+    shard: Shard,
+    commands: &[Arc<Command>],
+    rules: &dyn Decide,
+    epoch: LedgerEpoch,
+) -> Option<Guess> {
+    // What the log has is read under the head.
+    if commands.iter().any(|command| rules.basis(command) == Basis::Log) {
+        return None;
+    }
+    let hints = &commits.hints;
+    let Hinted { mut loaded, min_release } = hints.hinted(shard, commands, rules, epoch, commits.uptime.steady())?;
+    let (last, times) = (loaded.last, (loaded.now, loaded.steady.now));
+    let remembered = loaded.sides.clone();
+    let (lifecycles, named) = lifecycles(hints.lifecycles(), rules.lifecycles(commands, &loaded.runs))?;
+    loaded.sides.lifecycles = lifecycles;
+    let decided = decided(commands, loaded, rules)?;
+    Some(Guess { decided, remembered, named, last, times, min_release })
 }
 
 /// Lifecycles by their keys, and what the names among these stand for.
@@ -154,7 +187,7 @@ fn lifecycles(versions: &Versions, wanted: BTreeSet<LifecycleKey>) -> Option<Kno
     Some((found, named))
 }
 
-/// Decides commands on hints; none where hints do not suffice.
+/// Decides commands on what was remembered; none where that does not suffice.
 fn decided(commands: &[Arc<Command>], loaded: Loaded, rules: &dyn Decide) -> Option<Decided> {
     let run_of = |command: &Command| loaded.runs.iter().find(|run| run.key() == command.key).map(|run| &**run);
     if !commands.iter().all(|command| rules.is_only_the_run(command, run_of(command))) {

@@ -19,9 +19,11 @@ use super::super::ends;
 use super::super::parts::Parts;
 use super::super::parts::columns::Argument;
 use super::super::rows::{At, bigint};
+use super::super::sides::{self, Writing};
 use super::statements::{LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
 use crate::domain::{
-    Decided, LifecycleId, LifecycleKey, LifecycleName, LifecyclePin, Namespace, Position, RunWrite, Time,
+    Decided, LifecycleId, LifecycleKey, LifecycleName, LifecyclePin, Namespace, NamespaceRow, Position, RunWrite,
+    Sides, Time,
 };
 
 /// A statement with its arguments.
@@ -48,8 +50,8 @@ pub(in crate::store::postgres) enum Place<'a> {
         shard_count: u16,
         /// The release that the schema asks for.
         min_release: &'a str,
-        /// The namespaces other than `default` in which runs are created: they must be there, and have no quota.
-        created_in: &'a [Namespace],
+        /// The rows of the sides that were remembered: they must still be so.
+        remembered: &'a Sides,
         /// The names of lifecycles by which runs are started, and what these must still stand for.
         named: &'a [(LifecycleKey, LifecyclePin)],
     },
@@ -70,29 +72,22 @@ pub(in crate::store::postgres) fn write<'a>(
     let at = parts.add("timestamptz", At(at));
     let commit_id = parts.add("uuid", commit_id);
     if !new.is_empty() {
-        parts.insert_runs(&shard, &at, &new, decided.sides.contents.is_some());
+        parts.insert_runs(&shard, &at, &new, decided.is_refined());
     }
     if !old.is_empty() {
         parts.update_runs(&shard, &old, &decided.events);
     }
-    parts.write_leases(&shard, &decided.sides.leases, steady);
-    parts.write_rests(&shard, &decided.sides.rests);
-    parts.write_max_running(home, &decided.sides.max_running, steady);
-    parts.write_claims(&decided.sides.claims, matches!(place, Place::After(_)), steady);
-    if let Some(contents) = &decided.sides.contents {
-        parts.write_contents(&shard, contents);
-    }
+    let to = Writing { home, shard: &shard, steady, is_held: matches!(place, Place::After(_)) };
+    sides::write(&mut parts, &to, &decided.sides);
     parts.insert_events(&shard, &commit_id, &decided.events);
     let (name, place) = match place {
         Place::After(position) => {
             let last = parts.add("bigint", bigint(position));
             ("write", format!("place as materialized (select {last} as last, {at} as at, clock_timestamp() as now)"))
         }
-        Place::AtTheEnd { shard_count, min_release, created_in, named } => {
+        Place::AtTheEnd { shard_count, min_release, remembered, named } => {
             let mut guard = parts.guard(&shard, &at, min_release, !new.is_empty(), !old.is_empty(), &decided.events);
-            if !created_in.is_empty() {
-                guard += &parts.guard_namespaces(created_in);
-            }
+            sides::guard(&mut parts, remembered, &mut guard);
             if !named.is_empty() {
                 guard += &parts.guard_lifecycles(named);
             }
@@ -126,10 +121,12 @@ select place.last, place.now, 1 / ({})::int as complete from place",
 /// Every statement of a commit with these decisions, in one flush and in two, for a look at their plans.
 #[must_use]
 pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
-    let created_in = [Namespace::from("team-a")];
+    let namespace = Namespace::from("team-a");
     let name = LifecycleName { name: "task".to_owned(), version: None };
     let pin = LifecyclePin { id: LifecycleId { name: name.name.clone(), version: 1 }, digest: 0 };
-    let named = [(LifecycleKey::Named(created_in[0].clone(), name), pin)];
+    let named = [(LifecycleKey::Named(namespace.clone(), name), pin)];
+    let namespaces = vec![NamespaceRow::without_quotas(namespace)];
+    let remembered = Sides { namespaces, ..Sides::default() };
     let times = (Time::from_micros(0), Time::from_micros(0));
     let written = |place| write(0, Uuid::nil(), times, decided, place).sql;
     vec![
@@ -138,6 +135,6 @@ pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
         LOAD_RUNS.to_owned(),
         LOAD_REQUEST_IDS.to_owned(),
         written(Place::After(0)),
-        written(Place::AtTheEnd { shard_count, min_release: "0.0.0", created_in: &created_in, named: &named }),
+        written(Place::AtTheEnd { shard_count, min_release: "0.0.0", remembered: &remembered, named: &named }),
     ]
 }

@@ -5,13 +5,25 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::Row;
 
-use crate::domain::{HeldLease, Lease, RunKey, Sides, Time};
+use super::{Reading, Sending, Side, Writing, by_run};
+use crate::domain::{HeldLease, Lease, RunKey, SideWrites, Sides, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::parts::Parts;
-use crate::store::postgres::parts::columns::Columns;
+use crate::store::postgres::parts::columns::{Argument, Columns};
 use crate::store::postgres::rows::{Reader, bigint, shown};
-use crate::store::postgres::uptime::statements::{ACTS_FROM, EXPIRY, up};
+use crate::store::postgres::uptime::statements::{ACTS_FROM, EXPIRY, arguments, up};
 use crate::store::rows::key;
+
+pub(super) const SIDE: Side = Side {
+    read: Some(Reading {
+        lock: None,
+        load: |wanted| (!wanted.leases.is_empty()).then(|| load(wanted.acts_from).into()),
+        keys,
+        read,
+    }),
+    write: Some(write),
+    guard: None,
+};
 
 /// The leases for a decision, read under the head. The rows are locked, so that a renewal which got in first is waited
 /// for and seen, and a later one finds the decision of this commit. In the order of their keys, as renewals are. A
@@ -41,10 +53,16 @@ select null, null, null, null, null, {ACTS_FROM} from up"
     }
 }
 
+fn keys<'a>(wanted: &'a Wanted, sending: &Sending<'_>) -> Vec<Argument<'a>> {
+    let mut keys = by_run(wanted.leases.iter(), sending);
+    keys.extend(arguments(sending.uptime.sent()));
+    keys
+}
+
 /// Puts a row of [`load`] where it belongs.
-pub(in crate::store::postgres) fn read(row: &Row, sides: &mut Sides, sweep: bool) -> Result<(), StoreError> {
+fn read(row: &Row, wanted: &Wanted, sides: &mut Sides) -> Result<(), StoreError> {
     let of_sweep = Reader { table: "uptime", row, key: &|| "the uptime".to_owned() };
-    let acts_from = if sweep { of_sweep.get("acts_from")? } else { None };
+    let acts_from = if wanted.acts_from { of_sweep.get("acts_from")? } else { None };
     if acts_from.is_some() {
         sides.acts_from = acts_from;
         return Ok(());
@@ -56,49 +74,46 @@ pub(in crate::store::postgres) fn read(row: &Row, sides: &mut Sides, sweep: bool
     Ok(())
 }
 
-impl<'a> Parts<'a> {
-    /// Rows of leases are found by their keys, not by a version that was read: their holders renew them without the
-    /// head. The rows come in the order of their keys, as in renewals: two that lock rows in different orders would
-    /// wait for each other.
-    pub(in crate::store::postgres) fn write_leases(
-        &mut self,
-        shard: &str,
-        leases: &'a [(RunKey, Option<Lease>)],
-        steady: Time,
-    ) {
-        let granted: Vec<(&RunKey, Lease)> = leases.iter().filter_map(|(key, lease)| Some((key, (*lease)?))).collect();
-        let gone: Vec<&RunKey> = leases.iter().filter(|(_, lease)| lease.is_none()).map(|(key, _)| key).collect();
-        if !granted.is_empty() {
-            let mut columns = Columns::of_keys(granted.iter().map(|(key, _)| *key));
-            columns.add("epoch", "bigint", granted.iter().map(|(_, lease)| bigint(lease.epoch)));
-            columns.add("released", "bool", granted.iter().map(|(_, lease)| lease.released));
-            columns.add("ttl_ms", "bigint", granted.iter().map(|(_, lease)| bigint(lease.ttl_ms)));
-            self.table("leased", columns);
-            let now = self.steady_now(steady);
-            self.writes.push(format!(
-                "granted as (
+/// Rows of leases are found by their keys, not by a version that was read: their holders renew them without the
+/// head. The rows come in the order of their keys, as in renewals: two that lock rows in different orders would
+/// wait for each other.
+fn write<'a>(
+    parts: &mut Parts<'a>,
+    Writing { shard, steady, .. }: &Writing<'_>,
+    SideWrites { leases, .. }: &'a SideWrites,
+) {
+    let granted: Vec<(&RunKey, Lease)> = leases.iter().filter_map(|(key, lease)| Some((key, (*lease)?))).collect();
+    let gone: Vec<&RunKey> = leases.iter().filter(|(_, lease)| lease.is_none()).map(|(key, _)| key).collect();
+    if !granted.is_empty() {
+        let mut columns = Columns::of_keys(granted.iter().map(|(key, _)| *key));
+        columns.add("epoch", "bigint", granted.iter().map(|(_, lease)| bigint(lease.epoch)));
+        columns.add("released", "bool", granted.iter().map(|(_, lease)| lease.released));
+        columns.add("ttl_ms", "bigint", granted.iter().map(|(_, lease)| bigint(lease.ttl_ms)));
+        parts.table("leased", columns);
+        let now = parts.steady_now(*steady);
+        parts.writes.push(format!(
+            "granted as (
     insert into leases (shard, namespace, run_id, epoch, ttl_ms, released, expires_at)
     select {shard}, v.namespace, v.run_id, v.epoch, v.ttl_ms, v.released, {now} + v.ttl_ms * interval '1 ms'
     from place, leased v
     on conflict (shard, namespace, run_id)
     do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, released = excluded.released,
                   expires_at = excluded.expires_at, renewed = false)"
-            ));
-        }
-        if !gone.is_empty() {
-            // By arrays: the planner uses the whole key once a shard has more than a few leases. The last condition
-            // tells namespaces apart.
-            let namespaces: BTreeSet<&str> = gone.iter().map(|key| key.namespace.as_str()).collect();
-            let run_ids: Vec<&str> = gone.iter().map(|key| key.run_id.as_str()).collect();
-            let keys: Vec<String> = gone.iter().map(|key| format!("{}/{}", key.namespace, key.run_id)).collect();
-            let namespaces = self.add("text[]", namespaces.into_iter().collect::<Vec<_>>());
-            let (run_ids, keys) = (self.add("text[]", run_ids), self.add("text[]", keys));
-            self.writes.push(format!(
-                "freed as (
+        ));
+    }
+    if !gone.is_empty() {
+        // By arrays: the planner uses the whole key once a shard has more than a few leases. The last condition
+        // tells namespaces apart.
+        let namespaces: BTreeSet<&str> = gone.iter().map(|key| key.namespace.as_str()).collect();
+        let run_ids: Vec<&str> = gone.iter().map(|key| key.run_id.as_str()).collect();
+        let keys: Vec<String> = gone.iter().map(|key| format!("{}/{}", key.namespace, key.run_id)).collect();
+        let namespaces = parts.add("text[]", namespaces.into_iter().collect::<Vec<_>>());
+        let (run_ids, keys) = (parts.add("text[]", run_ids), parts.add("text[]", keys));
+        parts.writes.push(format!(
+            "freed as (
     delete from leases l using place
     where l.shard = {shard} and l.namespace = any({namespaces}) and l.run_id = any({run_ids})
       and l.namespace || '/' || l.run_id = any({keys}))"
-            ));
-        }
+        ));
     }
 }

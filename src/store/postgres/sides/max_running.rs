@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-use crate::domain::{LabelValue, RunId, Status, Time};
+use super::{Reading, Sending, Side, Writing, by_run};
+use crate::domain::{LabelValue, RunId, SideWrites, Sides, Status, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::parts::Parts;
-use crate::store::postgres::parts::columns::Columns;
-use crate::store::postgres::read;
+use crate::store::postgres::parts::columns::{Argument, Columns};
+use crate::store::postgres::read::rows;
 use crate::store::postgres::rows::Reader;
 use crate::store::postgres::sessions::Sessions;
 
@@ -57,9 +58,26 @@ where value is not null"
     )
 }
 
+pub(super) const SIDE: Side = Side {
+    read: Some(Reading {
+        lock: Some(|| lock().into()),
+        load: |wanted| (!wanted.max_running.is_empty()).then(|| load().into()),
+        keys,
+        read,
+    }),
+    write: Some(write),
+    guard: None,
+};
+
+fn keys<'a>(wanted: &'a Wanted, sending: &Sending<'_>) -> Vec<Argument<'a>> {
+    let mut keys = by_run(wanted.max_running.iter().map(|(key, _)| key), sending);
+    keys.push(Box::new(wanted.max_running.iter().map(|(_, label)| label.as_str()).collect::<Vec<_>>()));
+    keys
+}
+
 /// Takes the rows of the values, and makes those that are not there. The labels of a run that waits for a claim never
 /// change, and under the head it is no other run.
-pub(in crate::store::postgres) fn lock() -> String {
+fn lock() -> String {
     format!(
         "-- commit.lock_max_running
 insert into max_running (namespace, label, value, runs, changed_at)
@@ -72,7 +90,7 @@ on conflict (namespace, label, value) do update set changed_at = excluded.change
 }
 
 /// The runs that count, for each value.
-pub(in crate::store::postgres) fn load() -> String {
+fn load() -> String {
     format!(
         "-- commit.load_max_running
 select m.namespace, m.label, m.value, array(select h.key from jsonb_each(m.runs) as h where {COUNTS}) as runs
@@ -84,13 +102,14 @@ cross join lateral (
     )
 }
 
-/// A row of [`load`].
-pub(in crate::store::postgres) fn counted(row: &Row) -> Result<(LabelValue, Vec<RunId>), StoreError> {
+/// Reads a row of [`load`].
+fn read(row: &Row, _: &Wanted, sides: &mut Sides) -> Result<(), StoreError> {
     let limit = Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() };
     let value =
         LabelValue { namespace: limit.get("namespace")?, label: limit.get("label")?, value: limit.get("value")? };
     let runs = row.try_get("runs").map_err(|error| limit.corrupt("runs", error))?;
-    Ok((value, runs))
+    sides.max_running.push((value, runs));
+    Ok(())
 }
 
 /// The statements that look for what counts, for a look at their plans.
@@ -122,7 +141,7 @@ pub(in crate::store::postgres) async fn running(
     let texts: Vec<&str> = values.iter().map(|value| value.value.as_str()).collect();
     let statement = counting();
     let mut running: Vec<Vec<RunId>> = vec![Vec::new(); values.len()];
-    for row in &read::rows(sessions, &statement, &[&namespaces, &labels, &texts]).await? {
+    for row in &rows(sessions, &statement, &[&namespaces, &labels, &texts]).await? {
         let limit = Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() };
         let number: u64 = limit.get("number")?;
         if let Some(runs) = number.checked_sub(1).and_then(|index| running.get_mut(usize::try_from(index).ok()?)) {
@@ -132,31 +151,29 @@ pub(in crate::store::postgres) async fn running(
     Ok(running)
 }
 
-impl<'a> Parts<'a> {
-    /// Adds runs to the rows of their values, and drops runs that have ended. The rows are updated where they are,
-    /// since this transaction holds them.
-    pub(in crate::store::postgres) fn write_max_running(
-        &mut self,
-        shard: i16,
-        counted: &'a [(LabelValue, Vec<RunId>)],
-        steady: Time,
-    ) {
-        if counted.is_empty() {
-            return;
-        }
-        let values = || counted.iter().map(|(value, _)| value);
-        let runs = |run_ids: &'a [RunId]| {
-            Json(run_ids.iter().map(|run_id| (run_id.as_str(), shard)).collect::<BTreeMap<&str, i16>>())
-        };
-        let mut columns = Columns::of(counted.len());
-        columns.add("namespace", "text", values().map(|value| value.namespace.as_str()));
-        columns.add("label", "text", values().map(|value| value.label.as_str()));
-        columns.add("value", "text", values().map(|value| value.value.as_str()));
-        columns.add("runs", "jsonb", counted.iter().map(|(_, run_ids)| runs(run_ids)));
-        let rows = self.table("claimed", columns);
-        let now = self.steady_now(steady);
-        self.writes.push(format!(
-            "counted as (
+/// Adds runs to the rows of their values, and drops runs that have ended. The rows are updated where they are,
+/// since this transaction holds them.
+fn write<'a>(
+    parts: &mut Parts<'a>,
+    &Writing { home, steady, .. }: &Writing<'_>,
+    SideWrites { max_running: counted, .. }: &'a SideWrites,
+) {
+    if counted.is_empty() {
+        return;
+    }
+    let values = || counted.iter().map(|(value, _)| value);
+    let runs = |run_ids: &'a [RunId]| {
+        Json(run_ids.iter().map(|run_id| (run_id.as_str(), home)).collect::<BTreeMap<&str, i16>>())
+    };
+    let mut columns = Columns::of(counted.len());
+    columns.add("namespace", "text", values().map(|value| value.namespace.as_str()));
+    columns.add("label", "text", values().map(|value| value.label.as_str()));
+    columns.add("value", "text", values().map(|value| value.value.as_str()));
+    columns.add("runs", "jsonb", counted.iter().map(|(_, run_ids)| runs(run_ids)));
+    let rows = parts.table("claimed", columns);
+    let now = parts.steady_now(steady);
+    parts.writes.push(format!(
+        "counted as (
     update max_running m
     set changed_at = {now},
         runs = e.runs || coalesce((select jsonb_object_agg(h.key, h.value) from jsonb_each(m.runs) as h
@@ -166,7 +183,6 @@ impl<'a> Parts<'a> {
                  from claimed v offset 0) as e
     where m.ctid = e.at
     returning 1)"
-        ));
-        self.count("counted", &rows);
-    }
+    ));
+    parts.count("counted", &rows);
 }

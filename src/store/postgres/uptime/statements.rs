@@ -15,6 +15,7 @@ use crate::domain::Time;
 use crate::store::StoreError;
 use crate::store::leases::ACTS_AFTER_MS;
 use crate::store::postgres::autocommit_writes::writing;
+use crate::store::postgres::parts::columns::Argument;
 use crate::store::postgres::parts::near;
 use crate::store::postgres::read;
 use crate::store::postgres::rows::Reader;
@@ -68,6 +69,12 @@ pub(in crate::store::postgres) fn up(first: usize) -> String {
 /// The parameters of [`up`], in their order.
 pub(in crate::store::postgres) fn parameters(sent: &Sent) -> [&(dyn ToSql + Sync); 4] {
     [&sent.expected, &sent.begun, &sent.below, &sent.ends]
+}
+
+/// The same, to be kept.
+pub(in crate::store::postgres) fn arguments(sent: Sent) -> [Argument<'static>; 4] {
+    let Sent { expected, begun, below, ends } = sent;
+    [Box::new(expected), Box::new(begun), Box::new(below), Box::new(ends)]
 }
 
 /// The time since which the authority has been up, for leases with a ttl. Of the interruptions that count for it, the

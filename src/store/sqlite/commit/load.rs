@@ -11,8 +11,9 @@ use crate::domain::{Command, LedgerEpoch, Loaded, Position, Run, RunKey, Shard, 
 use crate::store::StoreError;
 use crate::store::rows::events;
 use crate::store::sqlite::rows::first;
+use crate::store::sqlite::sides::Loading;
 use crate::store::sqlite::uptime::UptimeClock;
-use crate::store::sqlite::{ends, read, sides};
+use crate::store::sqlite::{ends, read};
 
 /// Finds a request by the short key and compares the texts: two requests may share a key. The plus signs keep SQLite
 /// from walking all events of the run instead.
@@ -25,7 +26,7 @@ pub(in crate::store::sqlite) fn load(
     transaction: &Transaction<'_>,
     shard: Shard,
     commands: &[Arc<Command>],
-    sides: &Wanted,
+    wanted: &Wanted,
     uptime: &UptimeClock,
 ) -> Result<Loaded, StoreError> {
     let (position, now) = place(transaction, shard, uptime.clock())?;
@@ -44,7 +45,7 @@ pub(in crate::store::sqlite) fn load(
         let applied = first(transaction, REQUEST, values, |row| events::applied(row, key))?;
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }
-    let sides = sides::load(transaction, shard, sides, &runs, uptime)?;
+    let sides = Loading { transaction, shard, wanted, runs: &runs, uptime }.sides()?;
     let steady = uptime.steady();
     Ok(Loaded { last: position, now, steady, runs, requests, sides, ledger_epoch: LedgerEpoch::FIRST })
 }

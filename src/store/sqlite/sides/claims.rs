@@ -1,11 +1,13 @@
 //! The claims of claimers' own requests: see [`Claimed`]. The one writer is their mutex.
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, params};
 
-use crate::domain::{ClaimKey, Claimed, Time};
+use super::{Loading, Side};
+use crate::domain::{ClaimKey, Claimed, SideWrites, Sides, Time};
 use crate::store::StoreError;
 use crate::store::rows::sides::{READ_CLAIM, claim};
 use crate::store::sqlite::rows::{bigint, execute, first};
+use crate::store::sqlite::writer::Writer;
 
 /// The claim that a request was answered with.
 pub(in crate::store::sqlite) fn claimed(
@@ -15,9 +17,22 @@ pub(in crate::store::sqlite) fn claimed(
     Ok(first(connection, READ_CLAIM, (namespace, request_id), |row| claim(row))?.map(|(_, claimed)| claimed))
 }
 
+pub(super) const SIDE: Side = Side { load: Some(load), write: Some(write) };
+
+fn load(Loading { transaction, wanted, .. }: &Loading<'_>, sides: &mut Sides) -> Result<(), StoreError> {
+    for key in &wanted.claims {
+        sides.claims.extend(claimed(transaction, key)?.map(|claimed| (key.clone(), claimed)));
+    }
+    Ok(())
+}
+
+fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Result<(), StoreError> {
+    sides.claims.iter().try_for_each(|(key, claimed)| keep(writer, key, claimed.as_ref(), now))
+}
+
 /// Remembers a request, or forgets it.
-pub(super) fn write(
-    transaction: &Transaction<'_>,
+fn keep(
+    Writer { transaction, .. }: &Writer<'_>,
     (namespace, request_id): &ClaimKey,
     claimed: Option<&Claimed>,
     now: Time,

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 
 use rusqlite::{Connection, params};
 
-use crate::domain::{ContentRow, ContentTable, Hash, RunKey, Shard};
+use super::{Loading, Side};
+use crate::domain::{ContentRow, ContentTable, Hash, RunKey, Shard, SideWrites, Sides, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Reader, bigint, each, shown};
 use crate::store::sqlite::writer::Writer;
@@ -13,8 +14,18 @@ const LOAD_LINKS: &str = "-- commit.load_links
 select link_key from run_links
  where shard = ?1 and namespace = ?2 and run_id = ?3 and link_key is not null";
 
+pub(super) const SIDE: Side = Side { load: Some(load), write: Some(write) };
+
+fn load(Loading { transaction, shard, wanted, .. }: &Loading<'_>, sides: &mut Sides) -> Result<(), StoreError> {
+    wanted.contents.iter().try_for_each(|key| load_links(transaction, *shard, key, &mut sides.contents))
+}
+
+fn write(writer: &Writer<'_>, sides: &SideWrites, _: Time) -> Result<(), StoreError> {
+    sides.contents.iter().flatten().try_for_each(|row| insert(writer, row))
+}
+
 /// The links of a run by their keys.
-pub(super) fn load_links(
+fn load_links(
     connection: &Connection,
     shard: Shard,
     key: &RunKey,
@@ -28,7 +39,7 @@ pub(super) fn load_links(
     })
 }
 
-pub(super) fn write(writer: &Writer<'_>, row: &ContentRow) -> Result<(), StoreError> {
+fn insert(writer: &Writer<'_>, row: &ContentRow) -> Result<(), StoreError> {
     let ContentRow { table, key, revision, number, link_key, content } = row;
     let (shard, revision) = (writer.shard.0, bigint(*revision));
     match table {

@@ -1,14 +1,14 @@
 //! The leases of runs, as a commit reads and writes them. Renewals change them beside commits: see
 //! [`upkeep`](crate::store::sqlite::upkeep::leases).
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, params};
 
-use crate::domain::{HeldLease, Lease, RunKey, Shard, Time};
+use super::{Loading, Side};
+use crate::domain::{HeldLease, Lease, RunKey, Shard, SideWrites, Sides, Time};
 use crate::store::StoreError;
 use crate::store::leases::{ACTS_AFTER_MS, KeptLease};
 use crate::store::rows::sides;
 use crate::store::sqlite::rows::{Reader, bigint, execute, first, shown};
-use crate::store::sqlite::uptime::UptimeClock;
 use crate::store::sqlite::writer::Writer;
 use crate::store::uptime::Seen;
 
@@ -55,20 +55,24 @@ pub(in crate::store::sqlite) fn kept(
     })
 }
 
-/// The lease for a decision, under the head.
-pub(in crate::store::sqlite) fn held(
-    transaction: &Transaction<'_>,
-    shard: Shard,
-    key: &RunKey,
-    clock: &UptimeClock,
-) -> Result<Option<HeldLease>, StoreError> {
-    let kept = kept(transaction, shard, key, &clock.seen())?;
-    Ok(kept.map(|row| row.held()))
+pub(super) const SIDE: Side = Side { load: Some(load), write: Some(write) };
+
+/// The leases for a decision, under the head.
+fn load(Loading { transaction, shard, wanted, uptime, .. }: &Loading<'_>, sides: &mut Sides) -> Result<(), StoreError> {
+    for key in &wanted.leases {
+        let lease = kept(transaction, *shard, key, &uptime.seen())?;
+        sides.leases.extend(lease.map(|lease| (key.clone(), lease.held())));
+    }
+    Ok(())
+}
+
+fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Result<(), StoreError> {
+    sides.leases.iter().try_for_each(|(key, lease)| keep(writer, key, *lease, now))
 }
 
 /// Keeps one row for each run that has a lease and is not terminal. A lease that is granted anew keeps the progress;
 /// a lease that is missing does not keep its run from ending.
-pub(super) fn write(writer: &Writer<'_>, key: &RunKey, lease: Option<Lease>, now: Time) -> Result<(), StoreError> {
+fn keep(writer: &Writer<'_>, key: &RunKey, lease: Option<Lease>, now: Time) -> Result<(), StoreError> {
     let (shard, namespace, run_id) = (writer.shard.0, &key.namespace, &key.run_id);
     match lease {
         Some(Lease { epoch, ttl_ms, released, resting: _ }) => writer.one_row(

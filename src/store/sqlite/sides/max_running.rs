@@ -1,10 +1,14 @@
 //! The runs that count towards the claims' limits on values of labels. The one writer is their mutex.
 
-use rusqlite::{Connection, Transaction};
+use std::collections::BTreeSet;
 
-use crate::domain::{LabelValue, RunId, Shard, Time};
+use rusqlite::Connection;
+
+use super::{Loading, Side};
+use crate::domain::{LabelValue, RunId, RunKey, SideWrites, Sides, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Reader, all, execute};
+use crate::store::sqlite::writer::Writer;
 
 pub(in crate::store::sqlite) const RUNNING: &str = "-- max_running.running
          select h.key from max_running as m, json_each(m.runs) as h
@@ -33,14 +37,24 @@ pub(in crate::store::sqlite) fn running(connection: &Connection, value: &LabelVa
     })
 }
 
+pub(super) const SIDE: Side = Side { load: Some(load), write: Some(write) };
+
+fn load(Loading { transaction, wanted, runs, .. }: &Loading<'_>, sides: &mut Sides) -> Result<(), StoreError> {
+    let value_of = |(key, label): &(RunKey, String)| LabelValue::of(runs.iter().find(|run| run.key() == *key)?, label);
+    for value in wanted.max_running.iter().filter_map(value_of).collect::<BTreeSet<LabelValue>>() {
+        let counted = running(transaction, &value)?;
+        sides.max_running.push((value, counted));
+    }
+    Ok(())
+}
+
+fn write(writer: &Writer<'_>, sides: &SideWrites, now: Time) -> Result<(), StoreError> {
+    sides.max_running.iter().try_for_each(|(value, run_ids)| count(writer, value, run_ids, now))
+}
+
 /// Adds a shard's runs to a value, and drops runs that have ended.
-pub(super) fn write(
-    transaction: &Transaction<'_>,
-    shard: Shard,
-    value: &LabelValue,
-    run_ids: &[RunId],
-    now: Time,
-) -> Result<(), StoreError> {
+fn count(writer: &Writer<'_>, value: &LabelValue, run_ids: &[RunId], now: Time) -> Result<(), StoreError> {
+    let Writer { transaction, shard } = writer;
     let runs: serde_json::Map<String, serde_json::Value> =
         run_ids.iter().map(|run_id| (run_id.to_string(), shard.0.into())).collect();
     let runs = serde_json::Value::Object(runs).to_string();

@@ -1,8 +1,8 @@
 //! The guard of an optimistic commit: all conditions that must still hold under the head.
 
 use super::events::key_of;
+use crate::domain::NewEvent;
 use crate::domain::steady::PRESENT_MICROS;
-use crate::domain::{Namespace, NewEvent};
 use crate::store::postgres::parts::{Parts, key};
 
 /// The age that an optimistic commit may have when it is executed. An older one writes nothing, so that after this
@@ -56,18 +56,5 @@ impl<'a> Parts<'a> {
             guard.push_str(&applied);
         }
         guard
-    }
-
-    /// The condition that the namespaces in which runs are created are there, and have no quota: of one that has, the
-    /// active runs would have to be counted. Who deletes a namespace leaves a new version of every head.
-    pub(super) fn guard_namespaces(&mut self, created_in: &'a [Namespace]) -> String {
-        let names = self.add("text[]", created_in.iter().map(Namespace::as_str).collect::<Vec<_>>());
-        format!(
-            "\n      and not exists (
-        select from unnest({names}) as v (name)
-        where not exists (select from namespaces s
-                          where s.name = v.name and s.max_active_runs is null
-                            and s.max_stored_bytes is null offset 0))"
-        )
     }
 }

@@ -2,12 +2,19 @@
 
 use rusqlite::params;
 
-use crate::domain::{Rest, RunKey};
+use super::Side;
+use crate::domain::{Rest, RunKey, SideWrites, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::writer::Writer;
 
+pub(super) const SIDE: Side = Side { load: None, write: Some(write) };
+
+fn write(writer: &Writer<'_>, sides: &SideWrites, _: Time) -> Result<(), StoreError> {
+    sides.rests.iter().try_for_each(|(key, rest)| keep(writer, key, rest.as_ref()))
+}
+
 /// Writes the row, or deletes it.
-pub(super) fn write(writer: &Writer<'_>, key: &RunKey, rest: Option<&Rest>) -> Result<(), StoreError> {
+fn keep(writer: &Writer<'_>, key: &RunKey, rest: Option<&Rest>) -> Result<(), StoreError> {
     let (shard, namespace, run_id) = (writer.shard.0, &key.namespace, &key.run_id);
     match rest {
         Some(Rest { started_at, kind, ready, keep_slot, priority }) => writer.one_row(
