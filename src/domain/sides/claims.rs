@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Applied, Side};
+use super::side::{Applied, Side};
 use crate::domain::{Ask, Command, Identity, LeaseEpoch, Namespace, Refusal, Run, RunKey, RunWrite, Status};
 
 /// The RPC, as refusals name it.

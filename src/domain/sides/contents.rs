@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use super::{Applied, Side};
+use super::side::{Applied, Side};
 use crate::domain::decision::Context;
 use crate::domain::{Command, Content, ContentDigest, Event, Hash, Link, Revision, Run, RunKey, RunWrite};
 

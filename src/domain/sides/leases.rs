@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Applied, Side};
+use super::side::{Applied, Side};
 use crate::domain::{Command, HeldLease, Lease, LeaseEpoch, LeaseRow, Run, RunKey, RunWrite};
 
 /// The leases, as the commands of a batch leave them.

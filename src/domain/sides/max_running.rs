@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::{Applied, Side};
+use super::side::{Applied, Side};
 use crate::domain::{Command, Namespace, Run, RunId, RunKey, RunWrite};
 
 /// A claim's limit.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Applied, Side};
+use super::side::{Applied, Side};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Basis, Command, Namespace, Refusal, Run, RunWrite};
 

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use super::{Applied, Side};
+use super::side::{Applied, Side};
 use crate::domain::{Command, Rest, Run, RunKey, RunWrite};
 
 /// No row is read, and what is written follows from the runs.

@@ -11,8 +11,8 @@ pub(super) mod lifecycles;
 pub(super) mod max_running;
 pub(super) mod namespaces;
 mod rests;
+mod side;
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -20,32 +20,13 @@ use futures_util::future::maybe_done;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
+use self::side::{Reading, Side};
+pub(super) use self::side::{Sending, Writing};
 use super::parts::Parts;
-use super::parts::columns::Argument;
 use super::sessions::Session;
-use super::uptime::ReplicaUptime;
 use crate::domain::sides::each_side;
-use crate::domain::{RunKey, SideWrites, Sides, Time, Wanted};
+use crate::domain::{SideWrites, Sides, Wanted};
 use crate::store::StoreError;
-
-/// How the rows of a side are read and written.
-struct Side {
-    read: Option<Reading>,
-    write: Option<for<'a> fn(&mut Parts<'a>, &Writing<'_>, &'a SideWrites)>,
-    /// The condition that the rows which this process remembered for a decision still hold, where there are some.
-    guard: Option<for<'a> fn(&mut Parts<'a>, &'a Sides) -> Option<String>>,
-}
-
-/// How the rows of a side are read under the head.
-struct Reading {
-    /// Takes the rows that commits of several shards share. They are read in a later statement than the one that waited.
-    lock: Option<fn() -> Cow<'static, str>>,
-    /// None where no row is wanted.
-    load: fn(&Wanted) -> Option<Cow<'static, str>>,
-    /// The arguments of both statements, as they are sent.
-    keys: for<'a> fn(&'a Wanted, &Sending<'_>) -> Vec<Argument<'a>>,
-    read: fn(&Row, &Wanted, &mut Sides) -> Result<(), StoreError>,
-}
 
 macro_rules! all {
     ($($side:ident),+) => {
@@ -53,23 +34,6 @@ macro_rules! all {
     };
 }
 each_side!(all);
-
-/// What else a statement is sent with.
-pub(super) struct Sending<'a> {
-    pub(super) shard: i16,
-    pub(super) uptime: &'a ReplicaUptime,
-}
-
-/// What else is written with.
-pub(super) struct Writing<'a> {
-    pub(super) home: i16,
-    /// The expression for the shard.
-    pub(super) shard: &'a str,
-    /// The steady clock, as this process takes it to be.
-    pub(super) steady: Time,
-    /// Whether this transaction holds the rows that it has read.
-    pub(super) is_held: bool,
-}
 
 /// The statements of a side that a batch rests on, as a session has prepared them.
 pub(super) struct Prepared {
@@ -150,11 +114,4 @@ pub(super) fn write<'a>(parts: &mut Parts<'a>, to: &Writing<'_>, sides: &'a Side
 pub(super) fn guard<'a>(parts: &mut Parts<'a>, remembered: &'a Sides, guard: &mut String) {
     let conditions = SIDES.iter().filter_map(|side| side.guard).filter_map(|side| side(parts, remembered));
     guard.extend(conditions);
-}
-
-/// The namespaces and ids of runs.
-fn by_run<'a>(keys: impl Iterator<Item = &'a RunKey>, sending: &Sending<'_>) -> Vec<Argument<'a>> {
-    let (namespaces, run_ids): (Vec<&str>, Vec<&str>) =
-        keys.map(|key| (key.namespace.as_str(), key.run_id.as_str())).unzip();
-    vec![Box::new(sending.shard), Box::new(namespaces), Box::new(run_ids)]
 }

@@ -7,23 +7,14 @@ pub(super) mod leases;
 pub(super) mod max_running;
 mod namespaces;
 mod rests;
+mod side;
 
-use std::sync::Arc;
-
-use rusqlite::Transaction;
-
-use super::uptime::UptimeClock;
+pub(super) use self::side::Loading;
+use self::side::Side;
 use super::writer::Writer;
 use crate::domain::sides::each_side;
-use crate::domain::{Run, Shard, SideWrites, Sides, Time, Wanted};
+use crate::domain::{SideWrites, Sides, Time};
 use crate::store::StoreError;
-
-/// How the rows of a side are read and written.
-struct Side {
-    load: Option<fn(&Loading<'_>, &mut Sides) -> Result<(), StoreError>>,
-    /// At this time of the steady clock.
-    write: Option<fn(&Writer<'_>, &SideWrites, Time) -> Result<(), StoreError>>,
-}
 
 macro_rules! all {
     ($($side:ident),+) => {
@@ -31,16 +22,6 @@ macro_rules! all {
     };
 }
 each_side!(all);
-
-/// The rows that are wanted.
-pub(super) struct Loading<'a> {
-    pub(super) transaction: &'a Transaction<'a>,
-    pub(super) shard: Shard,
-    pub(super) wanted: &'a Wanted,
-    /// The runs of the commands.
-    pub(super) runs: &'a [Arc<Run>],
-    pub(super) uptime: &'a UptimeClock,
-}
 
 impl Loading<'_> {
     pub(super) fn sides(&self) -> Result<Sides, StoreError> {

@@ -5,7 +5,7 @@
 //! one that waited. So of two attempts on two replicas, whatever runs they mean to take, one claims, and the other
 //! finds that claim.
 
-use super::{Reading, Sending, Side, Writing};
+use super::side::{Reading, Sending, Side, Writing};
 use crate::domain::{ClaimKey, Claimed, SideWrites, Wanted};
 use crate::store::postgres::parts::Parts;
 use crate::store::postgres::parts::columns::{Argument, Columns};

@@ -2,7 +2,7 @@
 
 use tokio_postgres::Row;
 
-use super::{Reading, Side, Writing, by_run};
+use super::side::{Reading, Side, Writing, by_run};
 use crate::domain::{ContentRow, ContentTable, SideWrites, Sides, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::parts::Parts;

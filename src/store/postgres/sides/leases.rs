@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::Row;
 
-use super::{Reading, Sending, Side, Writing, by_run};
+use super::side::{Reading, Sending, Side, Writing, by_run};
 use crate::domain::{HeldLease, Lease, RunKey, SideWrites, Sides, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::parts::Parts;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
-use super::{Reading, Sending, Side, Writing, by_run};
+use super::side::{Reading, Sending, Side, Writing, by_run};
 use crate::domain::{LabelValue, RunId, SideWrites, Sides, Status, Wanted};
 use crate::store::StoreError;
 use crate::store::postgres::parts::Parts;

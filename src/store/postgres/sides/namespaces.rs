@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Reading, Side};
+use super::side::{Reading, Side};
 use crate::domain::sides::namespaces::wanted;
 use crate::domain::{Command, Namespace, NamespaceRow, Sides};
 use crate::store::postgres::parts::Parts;

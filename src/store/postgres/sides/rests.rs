@@ -1,6 +1,6 @@
 //! The part of a commit that writes the rows of runs that are at rest.
 
-use super::{Side, Writing};
+use super::side::{Side, Writing};
 use crate::domain::{Rest, RunKey, SideWrites};
 use crate::store::postgres::parts::Parts;
 use crate::store::postgres::parts::columns::Columns;

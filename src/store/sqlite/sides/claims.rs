@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::{Loading, Side};
+use super::side::{Loading, Side};
 use crate::domain::{ClaimKey, Claimed, SideWrites, Sides, Time};
 use crate::store::StoreError;
 use crate::store::rows::sides::{READ_CLAIM, claim};

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::{Connection, params};
 
-use super::{Loading, Side};
+use super::side::{Loading, Side};
 use crate::domain::{ContentRow, ContentTable, Hash, RunKey, Shard, SideWrites, Sides, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Reader, bigint, each, shown};

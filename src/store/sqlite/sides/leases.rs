@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::{Loading, Side};
+use super::side::{Loading, Side};
 use crate::domain::{HeldLease, Lease, RunKey, Shard, SideWrites, Sides, Time};
 use crate::store::StoreError;
 use crate::store::leases::{ACTS_AFTER_MS, KeptLease};

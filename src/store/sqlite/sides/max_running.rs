@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::Connection;
 
-use super::{Loading, Side};
+use super::side::{Loading, Side};
 use crate::domain::{LabelValue, RunId, RunKey, SideWrites, Sides, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::rows::{Reader, all, execute};

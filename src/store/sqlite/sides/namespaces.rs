@@ -1,6 +1,6 @@
 //! The namespaces of runs that are created, as a commit reads them.
 
-use super::{Loading, Side};
+use super::side::{Loading, Side};
 use crate::domain::Sides;
 use crate::store::StoreError;
 use crate::store::rows::namespaces;

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::Side;
+use super::side::Side;
 use crate::domain::{Rest, RunKey, SideWrites, Time};
 use crate::store::StoreError;
 use crate::store::sqlite::writer::Writer;
