@@ -37,6 +37,7 @@ mod safety;
 mod sessions;
 mod sides;
 mod statistics;
+mod store;
 mod transactions;
 mod trial;
 mod upkeep;
@@ -47,12 +48,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Mutex;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use self::announce::Announcer;
-use self::changes::OverShards;
 pub use self::changes::of_a_namespace;
 use self::commit::CommitPath;
 pub use self::commit::write::of_a_commit;
@@ -67,6 +65,7 @@ pub use self::sessions::{COMMIT_SETTINGS, READ_SETTINGS};
 pub use self::sides::contents::of_links;
 pub use self::sides::lifecycles::of_lifecycles;
 pub use self::sides::max_running::of_max_running;
+pub use self::store::PostgresStore;
 pub use self::upkeep::claims::of_claims;
 pub use self::upkeep::leases::{of_leases, of_overdue};
 pub use self::upkeep::retention::of_purge;
@@ -85,17 +84,6 @@ use crate::domain::{
     Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
-
-/// Runs and their log in a Postgres database.
-pub struct PostgresStore {
-    ledger: Ledger,
-    description: Description,
-    commits: CommitPath,
-    over_shards: OverShards,
-    announcer: Announcer,
-    /// The turn of puts of lifecycles.
-    puts: Mutex<()>,
-}
 
 impl PostgresStore {
     fn shard_of(&self, key: &RunKey) -> Shard {

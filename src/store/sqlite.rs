@@ -32,6 +32,7 @@ mod rights;
 mod rows;
 mod secure_delete;
 mod sides;
+mod store;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -68,21 +69,9 @@ use crate::domain::{
     Revision, Run, RunId, RunKey, Shard, Time,
 };
 use crate::memory::Part;
-use connections::Connections;
 pub use inspect::SqliteInspect;
+pub use store::SqliteStore;
 use uptime::UptimeClock;
-
-/// Runs in an SQLite file, or in memory.
-pub struct SqliteStore {
-    connections: Arc<Connections>,
-    clock: Arc<UptimeClock>,
-    ledger: Ledger,
-    description: Description,
-    /// Asked when a redaction or a purge was committed.
-    cleaning: Arc<secure_delete::Asked>,
-    /// The versions of lifecycles that were read last.
-    versions: Arc<Versions>,
-}
 
 impl SqliteStore {
     /// Opens a file, makes it if it is missing, locks it for this process and migrates it.

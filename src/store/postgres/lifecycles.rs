@@ -7,12 +7,12 @@ use futures_util::FutureExt as _;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::PostgresStore;
 use super::commit::statements::{BEGIN, ROLLBACK};
 use super::commit::{Written, write_and_commit};
 use super::read;
 use super::rows::{Reader, bigint};
 use super::sessions::{Session, Sessions};
+use super::store::PostgresStore;
 use super::transactions::{Failed, change, query};
 use crate::domain::lifecycle::put;
 use crate::domain::{

@@ -5,13 +5,13 @@ use futures_util::FutureExt as _;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
 
-use super::PostgresStore;
 use super::autocommit_writes::writing;
 use super::commit::statements::{BEGIN, ROLLBACK};
 use super::commit::{Written, write_and_commit};
 use super::read;
 use super::rows::{At, Reader, bigint};
 use super::sessions::Session;
+use super::store::PostgresStore;
 use super::transactions::{self, Failed, query};
 use crate::domain::{
     Namespace, NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Positions, Quotas,

@@ -8,13 +8,20 @@ use futures_util::future::try_join_all;
 use tokio_postgres::error::DbError;
 use tokio_postgres::{Client, Error};
 
+use super::changes::of_a_namespace;
+use super::commit::write::of_a_commit;
 use super::grants::SERVING;
+use super::namespaces::of_namespaces;
+use super::query::{count as of_a_count, list as of_a_list, of_queues};
+use super::read::of_held_runs;
+use super::sessions::COMMIT_SETTINGS;
+use super::sides::contents::of_links;
+use super::sides::lifecycles::of_lifecycles;
+use super::sides::max_running::of_max_running;
+use super::upkeep::claims::of_claims;
+use super::upkeep::leases::{of_leases, of_overdue};
 use super::upkeep::{retention, stored_bytes};
-use super::{
-    COMMIT_SETTINGS, commit, errors, lifecycles, namespaces, of_a_commit, of_a_count, of_a_list, of_a_namespace,
-    of_claims, of_held_runs, of_leases, of_lifecycles, of_links, of_max_running, of_namespaces, of_overdue, of_queues,
-    read, statistics,
-};
+use super::{commit, errors, lifecycles, namespaces, read, statistics};
 use crate::domain::Decided;
 use crate::store::finding::Fault;
 use crate::store::query::{By, CountBy, Order, Reach};

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rusqlite::{Connection, Transaction, params};
 
+use super::errors;
 use super::rows::{Reader, all, bigint, execute, first};
+use super::store::SqliteStore;
 use super::writer::begin;
-use super::{SqliteStore, errors};
 use crate::domain::lifecycle::put;
 use crate::domain::{
     Declared, LifecycleKey, LifecycleName, LifecyclePin, LifecycleRecord, Namespace, PutFacts, PutLifecycle,

@@ -4,9 +4,10 @@
 use async_trait::async_trait;
 use rusqlite::{Connection, Transaction, params};
 
+use super::errors;
 use super::rows::{Reader, all, bigint, execute, first};
+use super::store::SqliteStore;
 use super::writer::begin;
-use super::{SqliteStore, errors};
 use crate::domain::{
     Namespace, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, Positions, Time, namespace,
 };

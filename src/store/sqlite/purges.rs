@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::SqliteStore;
+use super::store::SqliteStore;
 use super::upkeep::retention;
 use crate::domain::{Namespace, Position, Positions, Shard};
 use crate::store::retention::{Due, Purged, Retained, Walk};
