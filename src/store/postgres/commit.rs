@@ -10,127 +10,44 @@
 //! Where other processes commit all the time, commits are made in two flushes from the first; of the hints only runs
 //! are then used, and checked in the same way.
 
+mod failed;
 pub(super) mod hints;
 mod load;
 mod optimistic;
 mod outcome;
+mod path;
 pub(super) mod redact;
 pub(super) mod settle;
 pub(super) mod statements;
 pub(super) mod write;
 
 use std::collections::BTreeSet;
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
-use runledger_postgres::Connector;
-use tokio::time::{Instant, timeout, timeout_at};
-use tokio_postgres::Error;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use self::hints::{Hints, RestedOn};
+use self::failed::{Failed, Failure};
+use self::hints::RestedOn;
 use self::load::{Keys, Prepared, Read, load_runs, lock_and_load, read_runs, retriable};
 use self::optimistic::Optimistic;
 pub(super) use self::outcome::{Written, write_and_commit};
+use self::path::READ_MAX;
+pub(super) use self::path::{CommitPath, WRITE_MAX, before};
 use self::statements::ROLLBACK;
 use self::write::{Place, write};
-use super::ends;
 use super::errors::{self, LeftBehind, TimedOut};
-use super::lineage::Lineage;
 use super::rows::smallint;
-use super::safety;
-use super::sessions::{Session, Sessions};
+use super::sessions::Session;
 use super::sides;
-use super::uptime::ReplicaUptime;
-use super::uptime::statements::opening;
 use crate::domain::{
     Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, Loaded, Position, Run, Shard, Time, Wanted,
 };
-use crate::store::{CommitError, Ledger, OpenError, OpenOptions, StoreError, Unsettled, metrics};
-use crate::tasks::Supervisor;
+use crate::store::{CommitError, Unsettled, metrics};
 use crate::telemetry::{record, traces};
 
-/// The time for all steps before COMMIT may have been sent: past it, surely nothing was applied.
-const READ_MAX: Duration = Duration::from_secs(8);
-/// The time for the flush that ends with COMMIT: past it, the outcome is unknown.
-pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
 /// Three waits for the head, 2 s each, outlive a frozen holder, whose session ends after 2 s without a statement.
 const ATTEMPTS_MAX: usize = 3;
-
-enum Failure {
-    /// Rolled back, and worth another attempt at once.
-    Again(StoreError),
-    /// Rolled back: the batch was decided on runs as this process left them, and they have changed since.
-    Stale,
-    Final(CommitError),
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Final(error.into())
-    }
-}
-
-/// An attempt that failed.
-struct Failed {
-    failure: Failure,
-    /// Whether every statement was answered, and the session is as good as before once it is rolled back.
-    session_spared: bool,
-}
-
-impl Failed {
-    /// The server answered a statement with an error, or the connection broke.
-    fn at(error: Error, failure: impl FnOnce(StoreError) -> Failure) -> Self {
-        let session_spared = errors::spares_session(&error);
-        Self { failure: failure(errors::statement(error)), session_spared }
-    }
-
-    fn finally(error: Error) -> Self {
-        Self::at(error, Failure::from)
-    }
-}
-
-impl From<StoreError> for Failed {
-    fn from(error: StoreError) -> Self {
-        // A row that was read and makes no sense is no fault of the session.
-        let session_spared = matches!(error, StoreError::Corrupt { .. });
-        Self { failure: error.into(), session_spared }
-    }
-}
-
-/// The parts that all commits share.
-pub(super) struct CommitPath {
-    pub(super) sessions: Sessions,
-    pub(super) hints: Arc<Hints>,
-    pub(super) lineage: Arc<Lineage>,
-    /// The statement that reads each shard's end.
-    ends: String,
-    pub(super) shard_count: u16,
-    pub(super) uptime: ReplicaUptime,
-}
-
-impl CommitPath {
-    /// The uptime begins here.
-    pub(super) async fn open(
-        connector: &Connector,
-        location: &str,
-        options: &OpenOptions,
-        ledger: &Ledger,
-        supervisor: &Supervisor,
-    ) -> Result<Self, OpenError> {
-        let shard_count = ledger.shard_count;
-        let hints = Arc::new(Hints::new(shard_count, options.lifecycle_bytes));
-        let lineage = Arc::new(Lineage::new(ledger, hints.clone()));
-        let forget = hints.clone();
-        let sessions =
-            Sessions::new(connector, options.connections, supervisor, Some(&lineage), move || forget.forget());
-        safety::isolated(&sessions, location).await?;
-        let told = opening(&sessions).await.map_err(|error| errors::opening_with(location, error))?;
-        let (ends, uptime) = (ends::statement(shard_count), ReplicaUptime::new(&told, options.elapsed));
-        Ok(Self { sessions, hints, lineage, ends, shard_count, uptime })
-    }
-}
 
 /// Commits a batch, and tells how.
 pub(super) async fn commit(
@@ -333,8 +250,4 @@ impl Attempt<'_> {
         let failure = Failure::Final(CommitError::Unknown { unsettled, source });
         Err(Failed { failure, session_spared: false })
     }
-}
-
-pub(super) async fn before<T>(deadline: Instant, work: impl Future<Output = T>) -> Result<T, StoreError> {
-    timeout_at(deadline, work).await.map_err(|_| TimedOut.into())
 }

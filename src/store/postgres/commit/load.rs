@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement};
 
+use super::failed::{Failed, Failure};
 use super::statements::{BEGIN, LOAD_REQUEST_IDS, LOAD_RUNS, LOCK_HEAD};
-use super::{Failed, Failure};
+
 use crate::domain::decide::AppliedRequest;
 use crate::domain::ids::request_key;
 use crate::domain::steady::after_all;

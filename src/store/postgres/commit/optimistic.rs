@@ -29,8 +29,8 @@ use super::super::errors::{self, LeftBehind, TimedOut};
 use super::super::rows::{Reader, smallint};
 use super::hints::{Hinted, Hints, RestedOn};
 use super::outcome::{Written, write_alone};
+use super::path::{CommitPath, WRITE_MAX, before};
 use super::write::{Place, write};
-use super::{CommitPath, WRITE_MAX, before};
 use crate::domain::{
     Basis, Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, LifecyclePin, Loaded, Position, Shard, Sides,
     Time,

@@ -4,8 +4,9 @@
 use tokio::time::Instant;
 use tokio_postgres::types::{Json, ToSql};
 
+use super::failed::Failed;
 use super::load::retriable;
-use super::{Failed, before};
+use super::path::before;
 use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
 use crate::domain::{ContentTable, Event, NewEvent, RedactedPath, Redaction, Revision, Run, RunKey};
 use crate::store::PAGE_BYTES_MAX;
