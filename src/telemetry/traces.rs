@@ -7,11 +7,11 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::pin::Pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::Either;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use opentelemetry::trace::{
     Link, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId, TraceState,
@@ -190,10 +190,10 @@ tokio::task_local! {
 }
 
 /// Does work within a trace: [`current`] tells of it there. Most calls belong to none, and pay nothing.
-pub async fn within<T>(trace: Option<Box<CallTrace>>, work: Pin<&mut impl Future<Output = T>>) -> T {
+pub fn within<F: Future>(trace: Option<Box<CallTrace>>, work: F) -> impl Future<Output = F::Output> {
     match trace {
-        None => work.await,
-        Some(trace) => CURRENT.scope(trace, work).await,
+        None => Either::Left(work),
+        Some(trace) => Either::Right(CURRENT.scope(trace, work)),
     }
 }
 

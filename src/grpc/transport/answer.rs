@@ -65,15 +65,7 @@ pub(super) async fn whole(
         }
     }
     let unsent = (data.len() > UNCOUNTED_BYTES).then(|| peer.hold_unsent(data.len()));
-    if let Some(measured) = open.measured() {
-        measured.told(trailers.as_ref().unwrap_or(&head.headers));
-    }
-    // A refusal's status is in its headers.
-    if head.headers.contains_key("grpc-status") {
-        open.ends_work();
-    } else {
-        open.answered();
-    }
+    open.measured().told(trailers.as_ref().unwrap_or(&head.headers));
     let answer = Answer { unsent, trailers, sending: Some(sending), open: Some(open), ..Answer::of(data) };
     Response::from_parts(head, answer)
 }
@@ -86,9 +78,7 @@ pub(super) fn stream(
     sending: Arc<Sending>,
 ) -> Response<Answer> {
     let (head, body) = answer.into_parts();
-    if let Some(measured) = open.measured() {
-        measured.told(&head.headers);
-    }
+    open.measured().told(&head.headers);
     let source = (!body.is_end_stream()).then_some((body, peer));
     let answer = Answer { source, sending: Some(sending), open: Some(open), ..Answer::of(Bytes::new()) };
     Response::from_parts(head, answer)
@@ -135,8 +125,8 @@ impl http_body::Body for Answer {
                 None => me.source = None,
                 // hyper resets the stream.
                 Some(Err(status)) => {
-                    if let Some(measured) = me.open.as_mut().and_then(Open::measured) {
-                        measured.failed(status.code());
+                    if let Some(open) = &mut me.open {
+                        open.measured().failed(status.code());
                     }
                     return Poll::Ready(Some(Err(status)));
                 }
@@ -148,10 +138,8 @@ impl http_body::Body for Answer {
                     }
                     Err(frame) => {
                         me.trailers = frame.into_trailers().ok();
-                        if let Some((measured, trailers)) =
-                            me.open.as_mut().and_then(Open::measured).zip(me.trailers.as_ref())
-                        {
-                            measured.told(trailers);
+                        if let Some((open, trailers)) = me.open.as_mut().zip(me.trailers.as_ref()) {
+                            open.measured().told(trailers);
                         }
                         me.source = None;
                     }

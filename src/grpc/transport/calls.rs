@@ -24,7 +24,7 @@ use super::super::routes::Routes;
 use super::answer::{self, Answer};
 use super::measured::Measured;
 use super::method::Method;
-use super::peer::{Open, Peer};
+use super::peer::{Open, Peer, Turn};
 use super::request;
 use super::stall::StreamTasks;
 use crate::auth::Gate;
@@ -152,7 +152,7 @@ impl Calls {
             return Begun::refused(self.peer.refusal(refused), measured, request.into_body());
         }
         let trace = measured.trace();
-        open.is_measured(measured);
+        let open = open.measured_by(measured);
         // Nothing that handles the call needs its secret.
         request.headers_mut().remove(AUTHORIZATION);
         let (routes, peer, sending) = (self.routes.clone(), self.peer.clone(), self.streams.begin());
@@ -168,7 +168,7 @@ impl Calls {
         // twice.
         Begun::Executed(Box::pin(async move {
             let answer = {
-                let executed = pin!(while_admitted(kind, &admitted, execute(routes, request, kind, &peer, &mut open)));
+                let executed = pin!(while_admitted(kind, &admitted, execute(routes, request, kind, &peer)));
                 let executed = traces::within(trace, executed);
                 match deadlines {
                     None => executed.await,
@@ -203,7 +203,6 @@ fn execute<'a>(
     request: Request<Incoming>,
     kind: Kind,
     peer: &'a Arc<Peer>,
-    open: &'a mut Open,
 ) -> impl Future<Output = Response<Body>> + Send + 'a {
     let (head, body) = request.into_parts();
     async move {
@@ -214,21 +213,24 @@ fn execute<'a>(
             Ok(received) => received,
             Err(refused) => return refused.into_http(),
         };
-        let _turn = match peer.turn(kind, body.len(), open).await {
-            Ok(turn) => turn,
-            Err(_overloaded) => return peer.overloaded(),
-        };
+        let Ok(turn) = peer.turn(kind, body.len()).await else { return peer.overloaded() };
         let large = body.len() > LARGE_BYTES;
-        let mut answer = routes.call(Request::from_parts(head, request::Whole::new(body)));
+        let mut executed = routes.call(Request::from_parts(head, request::Whole::new(body)));
         if large {
             // The first poll decodes and validates the request.
             let _alone = peer.large_turn().await;
-            if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
-                return answer.unwrap_or_else(|never| match never {});
+            if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(executed.as_mut().poll(cx))).await {
+                return ended(turn, answer);
             }
         }
-        answer.await.unwrap_or_else(|never| match never {})
+        ended(turn, executed.await)
     }
+}
+
+/// Ends a turn. A refusal's status is in its headers.
+fn ended(turn: Turn<'_>, Ok(answer): Result<Response<Body>, Infallible>) -> Response<Body> {
+    turn.answered(answer.headers().contains_key("grpc-status"));
+    answer
 }
 
 /// Ends a wait whose caller is let in no more. A watch ends itself, after the frames that it has.

@@ -12,7 +12,9 @@ use crate::telemetry::metrics::RPC_STATUS;
 use crate::telemetry::record;
 use crate::telemetry::traces::{self, CallTrace};
 
-/// One call: boxed, as there may be thousands that wait. It is told of when the value is dropped: once its answer was taken, or its stream has gone.
+/// One call: boxed, as there may be thousands that wait. It is told of when the value is dropped: once its answer was
+/// taken, or its stream has gone.
+#[derive(Default)]
 pub(super) struct Measured(Option<Box<Call>>);
 
 struct Call {

@@ -169,7 +169,7 @@ impl Peer {
             return Err(Refused::Overloaded);
         }
         self.open.fetch_add(1, Ordering::AcqRel);
-        let open = Open { peer: self.clone(), is_work: false, own: None, measured: None };
+        let open = Open { peer: self.clone(), own: None, measured: Measured::default() };
         let is_admitted =
             !method.is_refused_in_need() || self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed));
         is_admitted.then_some(open).ok_or(Refused::Overloaded)
@@ -223,18 +223,13 @@ impl Peer {
 
     /// Waits for a call's turn to be executed. There may be too many calls by now: when this one [began](Self::begin),
     /// the requests of others had not come.
-    pub(super) async fn turn(
-        &self,
-        kind: Kind,
-        bytes: usize,
-        open: &mut Open,
-    ) -> Result<Option<SemaphorePermit<'_>>, Overloaded> {
+    pub(super) async fn turn(&self, kind: Kind, bytes: usize) -> Result<Turn<'_>, Overloaded> {
         Ok(match kind {
-            Kind::Wait | Kind::Watch | Kind::Local => None,
+            Kind::Wait | Kind::Watch | Kind::Local => Turn { work: None, _permit: None },
             Kind::Page => {
                 let turn = self.pages.acquire().await;
                 self.until_unsent(if self.totals.is_unsent_much() { 0 } else { OWN_UNSENT_BYTES_MAX }).await;
-                Some(turn.expect("never closed"))
+                Turn { work: None, _permit: Some(turn.expect("never closed")) }
             }
             Kind::Call => {
                 // A call that waits for its own peer is no work yet.
@@ -242,11 +237,17 @@ impl Peer {
                 if !self.totals.load_shed.admit(self.unanswered.load(Ordering::Relaxed)) {
                     return Err(Overloaded);
                 }
-                open.begins_work();
+                let work = Some(self.begin_work());
                 let calls = u32::try_from((1 + bytes / BYTES_PER_CALL).min(CALLS_MAX)).expect("a few");
-                Some(self.calls.acquire_many(calls).await.expect("never closed"))
+                Turn { work, _permit: Some(self.calls.acquire_many(calls).await.expect("never closed")) }
             }
         })
+    }
+
+    /// Counts a call as work until the value is dropped: its request has come, and is to be executed.
+    fn begin_work(&self) -> Work<'_> {
+        self.totals.load_shed.add(self.unanswered.fetch_add(1, Ordering::AcqRel));
+        Work(self)
     }
 
     /// Waits for the turn of a request that takes long to decode. Only one request of each connection waits for the
@@ -369,53 +370,64 @@ pub(super) struct Overloaded;
 #[derive(Debug)]
 pub(super) struct Open {
     peer: Arc<Peer>,
-    /// Whether the call is to be answered soon, and was not yet.
-    is_work: bool,
     /// Counts the call for its caller, where the operator set a limit.
     own: Option<OpenCall>,
     /// Tells of the call.
-    measured: Option<Measured>,
+    measured: Measured,
 }
 
 impl Open {
     /// Has the call told of once it is over.
-    pub(super) fn is_measured(&mut self, measured: Measured) {
-        self.measured = Some(measured);
+    pub(super) fn measured_by(self, measured: Measured) -> Self {
+        let mut open = self;
+        open.measured = measured;
+        open
     }
 
     /// The call, as metrics tell of it.
-    pub(super) fn measured(&mut self) -> Option<&mut Measured> {
-        self.measured.as_mut()
+    pub(super) fn measured(&mut self) -> &mut Measured {
+        &mut self.measured
     }
 
-    /// Counts the call as work: its request has come, and is to be executed.
-    fn begins_work(&mut self) {
-        self.is_work = true;
-        self.peer.totals.load_shed.add(self.peer.unanswered.fetch_add(1, Ordering::AcqRel));
-    }
-
-    /// Takes note that the call's answer is made.
-    pub(super) fn answered(&mut self) {
-        if self.is_work {
-            self.peer.totals.load_shed.answered();
-            self.ends_work();
-        }
-    }
-
-    /// Takes note that the call is executed no more.
-    pub(super) fn ends_work(&mut self) {
-        if std::mem::take(&mut self.is_work) {
-            let left = self.peer.unanswered.fetch_sub(1, Ordering::AcqRel) - 1;
-            self.peer.totals.load_shed.remove(left);
-        }
+    /// Counts the call no more. Gives what tells of it.
+    pub(super) fn over(mut self) -> Measured {
+        std::mem::take(&mut self.measured)
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.ends_work();
         self.peer.totals.end();
         self.peer.open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A call's turn to be executed, until the value is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    work: Option<Work<'a>>,
+    _permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Turn<'_> {
+    /// Takes note that the call's answer is made, and whether it is a refusal.
+    pub(super) fn answered(self, is_refused: bool) {
+        if let Some(Work(peer)) = &self.work
+            && !is_refused
+        {
+            peer.totals.load_shed.answered();
+        }
+    }
+}
+
+/// See [`Peer::begin_work`].
+#[derive(Debug)]
+struct Work<'a>(&'a Peer);
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        let left = self.0.unanswered.fetch_sub(1, Ordering::AcqRel) - 1;
+        self.0.totals.load_shed.remove(left);
     }
 }
 
