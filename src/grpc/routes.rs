@@ -1,14 +1,15 @@
 //! The choice of the service that answers a call.
 
 use std::convert::Infallible;
+use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Service as _};
+use tonic::codegen::BoxFuture;
+use tower::Service;
 
 use super::handlers::Handlers;
-use super::transport::Whole;
+use super::transport::Message;
 use crate::wire::served::run_service_server::RunServiceServer;
 
 /// The beginning of the paths of `RunService`.
@@ -22,23 +23,21 @@ pub(super) struct Routes {
     pub(super) others: tonic::service::Routes,
 }
 
-impl Routes {
-    /// Whether the requests of a path are streams.
-    pub(super) fn takes_streams(path: &str) -> bool {
-        path.starts_with("/grpc.reflection.")
+impl Service<Request<Message>> for Routes {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Response<Body>, Infallible>;
+
+    /// No service is ever busy: a call waits for its turn before.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
 
-    /// Answers a call that takes one message.
-    pub(super) fn call(&mut self, request: Request<Whole>) -> BoxFuture<Response<Body>, Infallible> {
+    fn call(&mut self, request: Request<Message>) -> Self::Future {
         if request.uri().path().starts_with(RUNS) {
             self.runs.call(request)
         } else {
             Box::pin(self.others.call(request))
         }
-    }
-
-    /// Answers a call that takes a stream of messages.
-    pub(super) fn call_stream(&mut self, request: Request<Incoming>) -> BoxFuture<Response<Body>, Infallible> {
-        Box::pin(self.others.call(request))
     }
 }

@@ -1,9 +1,12 @@
 //! The transport: connections, and the bytes that travel on them.
 //!
 //! ```text
-//! listener: a place -> TLS, preface -> h2 -> by its headers: refused, or begun -> its request -> its turn -> grpc
-//!                                                             answer, in parts, counted until written <--------+
+//! listener: a place -> TLS, preface -> h2 -> layers: refused by its headers, or begun -> its request -> its turn -> grpc
+//!                                                                     answer, in parts, counted until written <--------+
 //! ```
+//!
+//! What a call passes between HTTP/2 and the services is one list, in `layers`. A port of another protocol takes the same
+//! ones, with rules of its own.
 //!
 //! Invariants:
 //!
@@ -18,11 +21,13 @@
 //!   client's trust does, is in `tls`.
 
 mod answer;
+mod begun;
+mod call;
 mod caller_limits;
-mod calls;
 mod ciphertext;
 mod connection;
 mod handshake;
+mod layers;
 pub mod listener;
 mod load_shed;
 mod measured;
@@ -37,9 +42,9 @@ mod socket;
 mod stall;
 mod totals;
 
+pub(super) use call::Context;
 pub use caller_limits::CallerLimits;
-pub(super) use calls::Context;
 pub use connection::Lifetime;
 pub(super) use peer::Peer;
-pub(super) use request::Whole;
+pub(super) use request::Message;
 pub use totals::Totals;

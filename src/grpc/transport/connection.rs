@@ -1,5 +1,6 @@
 //! One connection, from its preface to its end.
 
+use std::cell::RefCell;
 use std::error::Error as _;
 use std::future::pending;
 use std::io;
@@ -8,6 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
@@ -16,8 +19,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::super::routes::Routes;
-use super::calls::Calls;
 use super::handshake::{Begun, NotBegun, begin};
+use super::layers::{self, Answering};
 use super::peer::Peer;
 use super::read_quantum::Quantum;
 use super::socket::Socket;
@@ -83,6 +86,19 @@ pub struct Lifetime {
     pub age_max: Duration,
 }
 
+/// The calls of one connection, as hyper begins them: one after the other, by their headers.
+struct Calls<S>(RefCell<S>);
+
+impl<S: Answering<Request<Incoming>, Incoming>> hyper::service::Service<Request<Incoming>> for Calls<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, request: Request<Incoming>) -> S::Future {
+        self.0.borrow_mut().call(request)
+    }
+}
+
 /// A connection that was accepted.
 pub(super) struct Accepted {
     pub(super) stream: TcpStream,
@@ -125,7 +141,7 @@ impl Accepted {
         let (certificate, guard) = client.map(|client| (client.certificate, client.guard)).unzip();
         let peer = Peer::new(address, certificate, aged_at + grace / 2, totals.clone());
         let streams = StreamTasks::default();
-        let calls = Calls { routes, gate, peer: peer.clone(), streams: streams.clone() };
+        let calls = Calls(RefCell::new(layers::around(routes, gate, &peer, streams.clone())));
         let socket = TokioIo::new(Socket::new(stream, preface, quantum.clone()));
         let mut served = pin!(builder(streams).serve_connection(socket, calls));
         let told_to_close = async {

@@ -3,6 +3,7 @@
 //! Every method of ours takes one message. The message stands in the body behind a flag and its length (gRPC's
 //! length-prefixed message), and nothing follows it.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,26 +32,49 @@ const PREFIX_BYTES: usize = 5;
 /// Time that a request may take to arrive.
 const ARRIVAL_WAIT_MAX: Duration = Duration::from_mins(1);
 
-/// A request's body, whole.
-#[derive(Debug)]
-pub(in crate::grpc) struct Whole(Option<Bytes>);
+/// The body of a request, as it comes.
+pub(in crate::grpc) trait RequestBody:
+    Body<Data = Bytes, Error: Error + Send + Sync + 'static> + Send + Unpin + 'static
+{
+}
 
-impl Whole {
-    pub(super) fn new(body: Bytes) -> Self {
-        Self(Some(body))
+impl<B: Body<Data = Bytes, Error: Error + Send + Sync + 'static> + Send + Unpin + 'static> RequestBody for B {}
+
+/// A request's body, as handlers read it.
+#[derive(Debug)]
+pub(in crate::grpc) enum Message<B = Incoming> {
+    /// One message, received whole; none once it was read.
+    Whole(Option<Bytes>),
+    /// Messages as they come.
+    Stream(B),
+}
+
+impl<B> Message<B> {
+    /// The bytes that were received of it.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Whole(body) => body.as_ref().map_or(0, Bytes::len),
+            Self::Stream(_) => 0,
+        }
     }
 }
 
-impl Body for Whole {
+impl<B: RequestBody> Body for Message<B> {
     type Data = Bytes;
-    type Error = std::convert::Infallible;
+    type Error = B::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Poll::Ready(self.0.take().map(|body| Ok(Frame::data(body))))
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match self.get_mut() {
+            Self::Whole(body) => Poll::Ready(body.take().map(|body| Ok(Frame::data(body)))),
+            Self::Stream(body) => Pin::new(body).poll_frame(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_none()
+        match self {
+            Self::Whole(body) => body.is_none(),
+            Self::Stream(body) => body.is_end_stream(),
+        }
     }
 }
 
@@ -59,7 +83,7 @@ impl Body for Whole {
 /// # Errors
 ///
 /// The body is not one message, is too large, or does not come. Where a body breaks off, nobody reads the answer.
-pub(super) async fn receive(body: Incoming, peer: &Arc<Peer>) -> Result<(Bytes, RequestBytes), Status> {
+pub(super) async fn receive(body: impl RequestBody, peer: &Arc<Peer>) -> Result<(Bytes, RequestBytes), Status> {
     let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None };
     match timeout(ARRIVAL_WAIT_MAX, arriving.rest(body)).await {
         Ok(received) => received,
@@ -77,7 +101,7 @@ struct Arriving {
 }
 
 impl Arriving {
-    async fn rest(mut self, mut body: Incoming) -> Result<(Bytes, RequestBytes), Status> {
+    async fn rest(mut self, mut body: impl RequestBody) -> Result<(Bytes, RequestBytes), Status> {
         while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             let frame = frame.map_err(|error| malformed(format!("the body broke off: {error}")))?;
             // Trailers of a request say nothing.

@@ -1,31 +1,39 @@
-//! The rules of HTTP and gRPC for a call's headers, and its deadline.
+//! The rules of HTTP and gRPC for the headers of a call, and its deadline. Who breaks one is refused, or else who finds no
+//! room: nothing was decoded, and nothing was written.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 
+use super::super::begun::Begun;
+use super::super::call::{Arrived, Call, Counted, Deadlines};
+use super::super::peer::Peer;
+use super::passing::Answering;
 use crate::domain::Violation;
 use crate::wire::problem;
 
-/// The times by which a call is answered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadlines {
-    /// For the handler, which knows whether anything was written.
-    pub(super) handler: Instant,
-    /// For the code around the handler, a little later.
-    pub(super) around: Instant,
+pub(super) fn layer<B, N: Answering<Call<B>, B>>(
+    peer: &Arc<Peer>,
+    Counted { call: Arrived { request, method, at, measured }, open }: Counted<B>,
+    next: &mut N,
+) -> Begun<B> {
+    let refused = match (asked_rightly(&request, at), open) {
+        (Ok(deadlines), Ok(open)) => {
+            return next.call(Call { request, method, deadlines, open: open.measured_by(measured) });
+        }
+        (Err(refused), _) => refused,
+        (Ok(_), Err(refused)) => peer.refusal(refused),
+    };
+    Begun::refused(refused, measured, request.into_body())
 }
 
 /// Checks a request's headers against the rules of HTTP and gRPC. Gives the request's deadlines, if it has any.
-pub(super) fn asked_rightly(
-    request: &Request<Incoming>,
-    arrived: Instant,
-) -> Result<Option<Deadlines>, Response<Body>> {
+fn asked_rightly<B>(request: &Request<B>, arrived: Instant) -> Result<Option<Deadlines>, Response<Body>> {
     if request.method() != Method::POST {
         return Err(refused_by_http(StatusCode::METHOD_NOT_ALLOWED));
     }

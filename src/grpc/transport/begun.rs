@@ -7,30 +7,32 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 use tonic::body::Body;
 
-use super::super::answer::{self, Answer};
-use super::super::measured::Measured;
+use super::answer::{self, Answer};
+use super::measured::Measured;
+use super::request::RequestBody;
 
 /// A call that was begun. A call that is refused by its headers costs no task's memory: so a flood can be refused.
-pub(in super::super) enum Begun {
-    Refused(Box<Refused>),
+pub(super) enum Begun<B = Incoming> {
+    Refused(Box<Refused<B>>),
     Executed(Pin<Box<dyn Future<Output = Response<Answer>> + Send>>),
     /// The call's signed token is being verified.
     Proving(Pin<Box<dyn Future<Output = Self> + Send>>),
 }
 
-impl Begun {
-    pub(super) fn refused(answer: Response<Body>, measured: Measured, body: Incoming) -> Self {
+impl<B> Begun<B> {
+    /// A call that is refused. It is told of now, though its body may still come.
+    pub(super) fn refused(answer: Response<Body>, measured: Measured, body: B) -> Self {
         measured.refused(answer.headers());
-        Self::Refused(Refused::of(answer, body))
+        let answer = Some(answer::refused(answer));
+        Self::Refused(Box::new(Refused { answer, body, left: REFUSED_BYTES_MAX, until: None }))
     }
 }
 
-impl Future for Begun {
+impl<B: RequestBody> Future for Begun<B> {
     type Output = Result<Response<Answer>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -46,9 +48,9 @@ impl Future for Begun {
 
 /// A call that is refused. The body is dropped as it comes, and the answer is sent after it: HTTP/2 takes frames for a
 /// stream that was answered and forgotten as a fault of their sender, and many such faults end the connection.
-pub(in super::super) struct Refused {
+pub(super) struct Refused<B> {
     answer: Option<Response<Answer>>,
-    body: Incoming,
+    body: B,
     left: usize,
     until: Option<Pin<Box<Sleep>>>,
 }
@@ -57,11 +59,7 @@ pub(in super::super) struct Refused {
 const REFUSED_BYTES_MAX: usize = 64 * 1024;
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
-impl Refused {
-    fn of(answer: Response<Body>, body: Incoming) -> Box<Self> {
-        Box::new(Self { answer: Some(answer::refused(answer)), body, left: REFUSED_BYTES_MAX, until: None })
-    }
-
+impl<B: RequestBody> Refused<B> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Response<Answer>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
