@@ -41,6 +41,7 @@ mod request;
 mod socket;
 mod stall;
 mod totals;
+mod untaken;
 
 pub(super) use call::Context;
 pub use caller_limits::CallerLimits;

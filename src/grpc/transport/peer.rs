@@ -19,6 +19,7 @@ use super::caller_limits::{OpenCall, TooMany};
 use super::measured::Measured;
 use super::method::Method;
 use super::totals::{REQUEST_BYTES_MAX, Totals};
+use super::untaken::Untaken;
 use crate::auth::Caller;
 use crate::domain::Principal;
 use crate::fairness::CallerKey;
@@ -64,12 +65,9 @@ pub(in crate::grpc) struct Peer {
     pages: Semaphore,
     large: Semaphore,
     request_bytes: AtomicUsize,
-    unsent_bytes: AtomicUsize,
-    read_bytes: AtomicUsize,
-    taken_at_ms: AtomicU64,
+    untaken: Arc<Untaken>,
     sent: Notify,
     withdrawn: CancellationToken,
-    cut: CancellationToken,
 }
 
 impl Peer {
@@ -92,14 +90,11 @@ impl Peer {
             pages: Semaphore::new(PAGES_MAX),
             large: Semaphore::new(1),
             request_bytes: AtomicUsize::new(0),
-            unsent_bytes: AtomicUsize::new(0),
-            read_bytes: AtomicUsize::new(0),
-            taken_at_ms: AtomicU64::new(0),
+            untaken: Arc::new(Untaken::of(address)),
             sent: Notify::new(),
             withdrawn: CancellationToken::new(),
-            cut: CancellationToken::new(),
         });
-        peer.totals.add(&peer);
+        peer.totals.add(&peer.untaken);
         peer
     }
 
@@ -286,25 +281,20 @@ impl Peer {
     /// Counts bytes of an answer as unsent until they were written or dropped.
     pub(super) fn hold_unsent(self: &Arc<Self>, bytes: usize) -> Unsent {
         if self.unsent_bytes() == 0 {
-            self.taken_at_ms.store(self.totals.now_ms(), Ordering::Relaxed);
+            self.untaken.taken_at_ms.store(self.totals.now_ms(), Ordering::Relaxed);
         }
-        self.unsent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.untaken.unsent_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.totals.add_unsent(bytes);
         Unsent { peer: self.clone(), bytes }
     }
 
     pub(super) fn unsent_bytes(&self) -> usize {
-        self.unsent_bytes.load(Ordering::Relaxed)
+        self.untaken.unsent_bytes()
     }
 
     /// Whether the connection's watches must read nothing more for now.
     fn has_much_untaken(&self) -> bool {
-        self.has_much_unsent() || self.read_bytes.load(Ordering::Relaxed) > OWN_READ_BYTES_MAX
-    }
-
-    /// Bytes that are in memory because the peer does not take them.
-    pub(super) fn untaken_bytes(&self) -> usize {
-        self.unsent_bytes() + self.read_bytes.load(Ordering::Relaxed)
+        self.has_much_unsent() || self.untaken.read_bytes() > OWN_READ_BYTES_MAX
     }
 
     /// Whether something is unsent, and the peer has taken nothing of it for this time.
@@ -319,27 +309,13 @@ impl Peer {
 
     fn has_taken_within(&self, time: Duration) -> bool {
         // Another task may have taken note of a later time meanwhile.
-        let since_ms = self.totals.now_ms().saturating_sub(self.taken_at_ms());
+        let since_ms = self.totals.now_ms().saturating_sub(self.untaken.taken_at_ms());
         u128::from(since_ms) <= time.as_millis()
-    }
-
-    /// The time since which the peer has taken nothing of its unsent bytes.
-    pub(super) fn taken_at_ms(&self) -> u64 {
-        self.taken_at_ms.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_cut(&self) -> bool {
-        self.cut.is_cancelled()
-    }
-
-    /// Ends the connection at once.
-    pub(super) fn cut(&self) {
-        self.cut.cancel();
     }
 
     /// Ends once the connection is to be cut.
     pub(super) async fn until_cut(&self) {
-        self.cut.cancelled().await;
+        self.untaken.until_cut().await;
     }
 }
 
@@ -475,10 +451,10 @@ impl Unsent {
 impl Drop for Unsent {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            let Peer { totals, unsent_bytes, taken_at_ms, sent, .. } = &*self.peer;
+            let Peer { totals, untaken, sent, .. } = &*self.peer;
             totals.take_unsent(self.bytes);
-            taken_at_ms.store(totals.now_ms(), Ordering::Relaxed);
-            let before = unsent_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+            untaken.taken_at_ms.store(totals.now_ms(), Ordering::Relaxed);
+            let before = untaken.unsent_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
             if before > OWN_UNSENT_BYTES_MAX || before == self.bytes {
                 sent.notify_waiters();
             }

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep};
 use super::caller_limits::{CallerLimits, CallersLimited};
 use super::handshake::NotBegun;
 use super::load_shed::LoadShed;
-use super::peer::Peer;
 use super::read_quantum::Backlog;
+use super::untaken::Untaken;
 use crate::auth::Caller;
 use crate::fairness::spread;
 use crate::memory::{Memory, Part};
@@ -59,7 +59,7 @@ pub struct Totals {
     pub(super) callers: ArcSwap<CallersLimited>,
     pub(super) memory: Arc<Memory>,
     pub(super) backlog: Arc<Backlog>,
-    peers: Mutex<Vec<Weak<Peer>>>,
+    peers: Mutex<Vec<Weak<Untaken>>>,
     connections: AtomicUsize,
     /// The connections that there have been.
     numbers: AtomicU64,
@@ -120,7 +120,7 @@ impl Totals {
     }
 
     /// Counts a connection until it is [removed](Totals::remove).
-    pub(super) fn add(&self, peer: &Arc<Peer>) {
+    pub(super) fn add(&self, peer: &Arc<Untaken>) {
         self.connections.fetch_add(1, Ordering::Relaxed);
         let mut peers = self.peers.lock();
         // Places of connections that have gone are used again, so that the list does not grow without need.
@@ -285,17 +285,17 @@ impl Totals {
         if now < before + CUT_INTERVAL_MS || self.looked_at_ms.swap(now, Ordering::Relaxed) != before {
             return;
         }
-        let peers: Vec<Arc<Peer>> = self.peers.lock().iter().filter_map(Weak::upgrade).collect();
-        let leaving: usize = peers.iter().filter(|peer| peer.is_cut()).map(|peer| peer.untaken_bytes()).sum();
+        let peers: Vec<Arc<Untaken>> = self.peers.lock().iter().filter_map(Weak::upgrade).collect();
+        let leaving: usize = peers.iter().filter(|peer| peer.is_cut()).map(|peer| peer.bytes()).sum();
         if self.unsent_bytes().saturating_sub(leaving) <= UNSENT_BYTES_MAX {
             return;
         }
         // A connection that holds little is not cut: its end would help nobody.
         let much = (UNSENT_BYTES_MAX / peers.len().max(1) / 2).max(MUCH_UNSENT_BYTES_MIN);
-        let holders = peers.iter().filter(|peer| !peer.is_cut() && peer.untaken_bytes() >= much);
+        let holders = peers.iter().filter(|peer| !peer.is_cut() && peer.bytes() >= much);
         if let Some(peer) = holders.min_by_key(|peer| peer.taken_at_ms()) {
             if let Some(unsaid) = self.cut_said.is_due() {
-                let (address, unsent_bytes) = (peer.address, peer.untaken_bytes());
+                let (address, unsent_bytes) = (peer.address, peer.bytes());
                 tracing::warn!(%address, unsent_bytes, unsaid, "a connection is cut: it does not take its answers");
             }
             peer.cut();

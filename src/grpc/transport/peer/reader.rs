@@ -28,7 +28,7 @@ impl Reader for Peer {
     }
 
     fn hold(self: Arc<Self>, bytes: usize) -> Held {
-        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.untaken.read_bytes.fetch_add(bytes, Ordering::Relaxed);
         Box::new(Read { peer: self, bytes })
     }
 
@@ -47,7 +47,7 @@ struct Read {
 
 impl Drop for Read {
     fn drop(&mut self) {
-        let before = self.peer.read_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
+        let before = self.peer.untaken.read_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
         if before > OWN_READ_BYTES_MAX {
             self.peer.sent.notify_waiters();
         }
