@@ -5,11 +5,12 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
 /// Drives connections that outlive the runtime of the test that asked for them.
@@ -38,8 +39,12 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) async fn fresh() -> Self {
+        Self::made("").await
+    }
+
+    async fn made(how: &str) -> Self {
         let name = format!("test_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        direct(&shared()).await.batch_execute(&format!("create database {name}")).await.unwrap();
+        direct(&shared()).await.batch_execute(&format!("create database {name}{how}")).await.unwrap();
         Self { name }
     }
 
@@ -52,11 +57,50 @@ impl Database {
     }
 }
 
+/// Postgres writes out all that is new in the whole cluster before it drops a database, and every test waits for that: so
+/// many are dropped one right after the other.
+const DROPPED_TOGETHER: usize = 16;
+
 impl Drop for Database {
     /// The test does not wait for the drop: a database that is left over goes with the cluster.
     fn drop(&mut self) {
-        let drop_database = format!("drop database {} with (force)", self.name);
-        drop(ADMIN.spawn(async move { direct(&shared()).await.batch_execute(&drop_database).await }));
+        static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let mut left = LEFT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        left.push(std::mem::take(&mut self.name));
+        if left.len() < DROPPED_TOGETHER {
+            return;
+        }
+        let names = std::mem::take(&mut *left);
+        drop(ADMIN.spawn(async move {
+            let session = direct(&shared()).await;
+            for name in names {
+                let _gone = session.batch_execute(&format!("drop database {name} with (force)")).await;
+            }
+        }));
+    }
+}
+
+/// A database that is made ready once, and of which each test has a copy.
+#[derive(Debug)]
+pub(crate) struct Template(OnceCell<Database>);
+
+impl Template {
+    pub(crate) const fn new() -> Self {
+        Self(OnceCell::const_new())
+    }
+
+    /// A copy, for one test. The first who wants one makes it ready.
+    pub(crate) async fn copy(&self, make_ready: impl AsyncFnOnce(&str)) -> Database {
+        let template = self.0.get_or_init(async || {
+            let database = Database::fresh().await;
+            make_ready(&database.dsn()).await;
+            // A database is copied while nobody is connected to it.
+            let leave = "select pg_terminate_backend(pid, 60000) from pg_stat_activity where datname = $1";
+            direct(&shared()).await.query(leave, &[&database.name]).await.unwrap();
+            database
+        });
+        let from = format!(" template {}", template.await.name);
+        Database::made(&from).await
     }
 }
 
