@@ -18,19 +18,26 @@ mod verify;
 
 /// Makes each behaviour a test of its own on both stores.
 macro_rules! on_both_stores {
-    ($($behaviour:ident)*) => {
+    // Each with a copy of a ledger that has runs of every kind.
+    (filled: $($behaviour:ident)*) => {
+        on_both_stores! { @ (filled_sqlite filled_postgres) $($behaviour)* }
+    };
+    (@ ($sqlite:ident $postgres:ident) $($behaviour:ident)*) => {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
-                super::$behaviour(crate::inspect::ledger::Ledger::sqlite()).await;
+                super::$behaviour(crate::inspect::ledger::Ledger::$sqlite().await).await;
             })*
         }
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
-                super::$behaviour(crate::inspect::ledger::Ledger::postgres().await).await;
+                super::$behaviour(crate::inspect::ledger::Ledger::$postgres().await).await;
             })*
         }
+    };
+    ($($behaviour:ident)*) => {
+        on_both_stores! { @ (empty_sqlite postgres) $($behaviour)* }
     };
 }
 use on_both_stores;

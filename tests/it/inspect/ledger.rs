@@ -1,21 +1,24 @@
 //! A ledger of a test's own, written to past any server.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use runledger::clock::{SystemClock, draw_id};
 use runledger::domain::ids::shard_of;
-use runledger::domain::{Command, Disposition, Rules, Shard, Verdict};
+use runledger::domain::{Command, Rules, Shard};
 use runledger::store::open::{self, Location};
 use runledger::store::{OpenOptions, Store};
 use runledger::tasks::Supervisor;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
 
+use crate::conformance::asking::apply;
 use crate::process::data::Data;
 use crate::process::server::run;
 use crate::support::commands::{Asking, abort, complete, deferred, fail, given, left, start, update};
 use crate::support::lifecycles;
-use crate::support::postgres::Database;
+use crate::support::postgres::{Database, Template};
 
 /// A ledger's location, which exists for as long as the value.
 pub(crate) struct Ledger {
@@ -31,9 +34,47 @@ impl Ledger {
         Self { data, _directory: Some(directory), _database: None }
     }
 
+    #[expect(clippy::unused_async, reason = "the other kind of ledger is awaited")]
+    pub(crate) async fn empty_sqlite() -> Self {
+        Self::sqlite()
+    }
+
     pub(crate) async fn postgres() -> Self {
-        let database = Database::fresh().await;
+        Self::on(Database::fresh().await)
+    }
+
+    fn on(database: Database) -> Self {
         Self { data: Data::Postgres(database.dsn()), _directory: None, _database: Some(database) }
+    }
+
+    /// A copy of a file that was filled and given to once.
+    pub(crate) async fn filled_sqlite() -> Self {
+        static FILLED: OnceCell<Vec<u8>> = OnceCell::const_new();
+        let file = FILLED.get_or_init(async || {
+            let ledger = Self::sqlite();
+            ledger.fill().await;
+            ledger.give().await;
+            std::fs::read(ledger.file()).unwrap()
+        });
+        let copy = Self::sqlite();
+        std::fs::write(copy.file(), file.await).unwrap();
+        copy
+    }
+
+    /// A copy of a database that was filled and given to once.
+    pub(crate) async fn filled_postgres() -> Self {
+        static FILLED: Template = Template::new();
+        let fill = async |dsn: &str| {
+            let ledger = Self { data: Data::Postgres(dsn.to_owned()), _directory: None, _database: None };
+            ledger.fill().await;
+            ledger.give().await;
+        };
+        Self::on(FILLED.copy(fill).await)
+    }
+
+    fn file(&self) -> &Path {
+        let Data::Sqlite(path) = &self.data else { panic!("it is no file") };
+        path
     }
 
     pub(crate) fn store(&self) -> String {
@@ -49,15 +90,8 @@ impl Ledger {
     /// Commits commands, each a batch of its own. Each makes an event.
     pub(crate) async fn commit(&self, commands: Vec<Command>) {
         let store = self.open().await;
-        let ledger = store.ledger();
         for command in commands {
-            let shard = shard_of(ledger.id, ledger.shard_count, &command.key);
-            let decided = store.commit(shard, draw_id(), [Arc::new(command)].into(), &Rules::shared()).await.unwrap();
-            assert!(
-                matches!(decided.verdicts[0], Ok(Verdict::Done(Disposition::Applied, _))),
-                "{:?}",
-                decided.verdicts
-            );
+            apply(&*store, command).await;
         }
         store.close().await;
     }
