@@ -229,6 +229,40 @@ conformance! { conforms:
     ]
 }
 
+// One or two of each path, past what counts the calls: a macro passes all calls on, and whoever lists no method of a path
+// does not compile.
+conformance! { conforms_observed:
+    batches: [
+        a_settled_commit_was_applied_exactly_if_its_events_are_there
+        a_probe_that_writes_leaves_nothing_to_see
+    ]
+    retention: [
+        what_is_due_is_purged_whole_and_nothing_else_goes
+    ]
+    history: [
+        many_runs_are_read_as_of_their_revisions_and_as_of_the_heads
+    ]
+    leases: [
+        a_lease_is_renewed_without_an_event
+        deadlines_and_graces_end_runs_and_nothing_before_them
+    ]
+    lists: [
+        a_page_goes_on_after_any_place
+    ]
+    changes: [
+        pages_of_any_size_are_the_log_cut_in_pieces
+    ]
+    namespaces: [
+        a_namespace_is_made_changed_listed_and_deleted
+    ]
+    lifecycles: [
+        versions_follow_one_another_and_a_put_is_seen_by_every_replica
+    ]
+    model: [
+        random_commands_make_the_store_the_fold_and_the_model_the_same
+    ]
+}
+
 // Behaviours that are seen past the store: in its tables.
 conformance! { conforms_on_disk:
     clocks: [
@@ -265,7 +299,7 @@ conformance! { conforms_on_disk:
 
 conforms!(sqlite, SqliteFixture);
 conforms!(memory, MemoryFixture);
-conforms!(observed, ObservedFixture);
+conforms_observed!(observed, ObservedFixture);
 conforms!(postgres, PostgresFixture);
 conforms_on_disk!(sqlite_tables, SqliteFixture);
 conforms_on_disk!(postgres_tables, PostgresFixture);
