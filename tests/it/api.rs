@@ -1,5 +1,6 @@
 //! The promises to clients, through real gRPC against the real binary: one list of behaviours, and each is a test of
-//! its own on SQLite, on Postgres, and on two servers over one Postgres database where a second server matters.
+//! its own on SQLite, on Postgres where the store matters, and on two servers over one Postgres database where a second
+//! server matters.
 
 mod archive;
 mod behind;
@@ -61,6 +62,65 @@ macro_rules! behaviours {
     };
 }
 
+// What a request may be, how an answer is cut, and what a call waits for is the same on every store.
+behaviours! { on_any_store:
+    limits: [
+        texts_are_limited_in_bytes
+        ids_and_codes_have_their_alphabet
+        a_request_id_is_at_most_128_bytes
+        labels_are_limited_in_number_and_size
+        metadata_is_limited_in_bytes_after_the_merge
+        metadata_is_at_most_32_deep
+    ]
+    malformed: [
+        what_is_no_message_is_the_callers_fault
+        a_body_that_is_not_framed_as_grpc_is_an_invalid_argument
+        a_request_above_4_mib_is_an_invalid_argument
+        an_empty_message_names_what_is_missing
+        one_answer_names_every_violation
+        of_many_violations_20_are_listed_and_the_rest_counted
+        an_unknown_enum_value_is_refused
+        headers_are_validated
+        an_agent_with_any_id_can_act
+    ]
+    check: [
+        a_check_is_validated_whole
+    ]
+    lifecycles: [
+        what_is_wrong_with_a_declaration_is_named_with_its_place
+        a_masked_value_may_be_none_that_json_has
+    ]
+    history: [
+        a_page_of_large_events_ends_early
+    ]
+    lists: [
+        everything_that_is_wrong_with_a_filter_is_named
+        no_page_of_runs_is_above_3_mib
+    ]
+    texts: [
+        u_0000_is_refused_in_every_place
+    ]
+    largest: [
+        the_largest_request_is_received
+    ]
+    wait_run: [
+        a_wait_answers_before_the_calls_deadline
+        a_wait_is_validated_whole
+    ]
+    watch_runs: [
+        a_watch_of_all_runs_is_validated_whole
+    ]
+    deadlines: [
+        a_watch_ends_at_its_deadline
+    ]
+    surface: [
+        reflection_describes_the_service_in_both_versions
+    ]
+    suspension: [
+        what_is_wrong_with_a_suspension_is_named_field_by_field
+    ]
+}
+
 behaviours! { on_one_server:
     matrix: [
         every_status_answers_every_mutation
@@ -100,7 +160,6 @@ behaviours! { on_one_server:
     check: [
         a_check_says_what_the_call_does
         a_check_changes_nothing_and_knows_the_owner
-        a_check_is_validated_whole
         a_check_is_of_a_status_or_of_a_run
     ]
     archive: [
@@ -134,10 +193,10 @@ behaviours! { on_one_server:
     ]
     lifecycles: [
         runs_are_listed_and_counted_by_phase
-        what_is_wrong_with_a_declaration_is_named_with_its_place
         a_lifecycle_that_is_built_in_is_put_by_the_first_start
         words_and_rules_outlive_a_crash_of_every_server
         a_limit_that_aborts_keeps_what_the_call_said
+        a_lifecycle_belongs_to_its_namespace
     ]
     contents: [
         an_input_stands_beside_the_run_and_never_changes
@@ -156,24 +215,7 @@ behaviours! { on_one_server:
         a_complete_may_carry_a_last_patch
     ]
     limits: [
-        texts_are_limited_in_bytes
-        ids_and_codes_have_their_alphabet
-        a_request_id_is_at_most_128_bytes
-        labels_are_limited_in_number_and_size
-        metadata_is_limited_in_bytes_after_the_merge
         a_patch_may_delete_as_much_as_it_brings
-        metadata_is_at_most_32_deep
-    ]
-    malformed: [
-        what_is_no_message_is_the_callers_fault
-        a_body_that_is_not_framed_as_grpc_is_an_invalid_argument
-        a_request_above_4_mib_is_an_invalid_argument
-        an_empty_message_names_what_is_missing
-        one_answer_names_every_violation
-        of_many_violations_20_are_listed_and_the_rest_counted
-        an_unknown_enum_value_is_refused
-        headers_are_validated
-        an_agent_with_any_id_can_act
     ]
     replays: [
         a_call_is_replayed_after_a_crash
@@ -184,7 +226,6 @@ behaviours! { on_one_server:
     history: [
         a_page_is_as_long_as_it_was_asked_for
         a_token_that_was_not_given_out_for_this_run_is_refused
-        a_page_of_large_events_ends_early
     ]
     lists: [
         every_field_of_a_filter_narrows_a_list_and_a_count
@@ -192,9 +233,7 @@ behaviours! { on_one_server:
         what_lies_behind_many_runs_that_do_not_match_is_listed_and_counted_by_one_call
         only_a_full_view_shows_metadata
         a_page_token_is_for_its_filter_and_its_ledger
-        everything_that_is_wrong_with_a_filter_is_named
         a_count_names_every_status_that_the_filter_lets_through
-        no_page_of_runs_is_above_3_mib
     ]
     watch: [
         a_watch_begins_after_any_revision
@@ -202,24 +241,22 @@ behaviours! { on_one_server:
     ]
     wait_run: [
         a_wait_that_is_over_answers_with_the_run_as_it_is
-        a_wait_answers_before_the_calls_deadline
         nobody_waits_for_an_unknown_run
-        a_wait_is_validated_whole
     ]
     watch_runs: [
-        a_watch_of_all_runs_is_validated_whole
         a_cursor_that_was_not_given_out_here_is_invalid
     ]
-    deadlines: [
-        a_watch_ends_at_its_deadline
-    ]
     surface: [
-        reflection_describes_the_service_in_both_versions
         every_health_service_answers
     ]
     watchers: [
         a_thousand_watchers_all_see_the_change
         a_slow_reader_gets_everything_in_order
+    ]
+    suspension: [
+        a_suspended_run_and_a_ready_one_meet_every_call_as_the_table_says
+        a_run_at_rest_leaves_its_slot_unless_it_keeps_it
+        a_run_that_keeps_its_slot_waits_where_others_have_filled_its_value
     ]
 }
 
@@ -228,8 +265,6 @@ behaviours! { on_one_or_two_servers:
         a_lifecycle_is_put_read_and_listed_and_the_newest_is_pinned
         of_puts_at_once_each_is_a_version_or_unchanged
         a_run_is_walked_to_its_end_and_refused_on_the_way
-        a_masked_value_may_be_none_that_json_has
-        a_lifecycle_belongs_to_its_namespace
     ]
     contents: [
         of_two_results_the_later_stands_and_it_outlives_an_abort
@@ -246,7 +281,6 @@ behaviours! { on_one_or_two_servers:
     ]
     texts: [
         every_text_comes_back_as_it_was
-        u_0000_is_refused_in_every_place
         numbers_come_back_as_doubles
     ]
     namespaces: [
@@ -276,7 +310,6 @@ behaviours! { on_one_or_two_servers:
     ]
     largest: [
         the_largest_run_goes_through_everything
-        the_largest_request_is_received
     ]
     watch: [
         a_snapshot_comes_first_and_changes_follow
@@ -296,12 +329,8 @@ behaviours! { on_one_or_two_servers:
     ]
     suspension: [
         a_run_is_suspended_by_its_holder_and_goes_on_under_another_one
-        a_suspended_run_and_a_ready_one_meet_every_call_as_the_table_says
-        a_run_at_rest_leaves_its_slot_unless_it_keeps_it
-        a_run_that_keeps_its_slot_waits_where_others_have_filled_its_value
         of_the_runs_that_wait_the_higher_priority_comes_first
         suspended_runs_are_listed_counted_and_waited_for
-        what_is_wrong_with_a_suspension_is_named_field_by_field
         whoever_comes_first_wins_between_a_suspension_and_what_meets_it
     ]
 }
@@ -313,6 +342,7 @@ behaviours! { on_postgres:
     ]
 }
 
+on_any_store!(once, Sqlite);
 on_one_server!(sqlite, Sqlite);
 on_one_server!(postgres, Postgres);
 on_one_or_two_servers!(sqlite_alone, Sqlite);
