@@ -331,7 +331,8 @@ behaviours! { on_one_or_two_servers:
         a_run_is_suspended_by_its_holder_and_goes_on_under_another_one
         of_the_runs_that_wait_the_higher_priority_comes_first
         suspended_runs_are_listed_counted_and_waited_for
-        whoever_comes_first_wins_between_a_suspension_and_what_meets_it
+        a_heartbeat_and_progress_that_meet_a_suspension_are_taken_or_told_of_it
+        a_run_that_is_ready_is_had_by_one_of_many_who_ask
     ]
 }
 

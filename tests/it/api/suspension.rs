@@ -483,106 +483,32 @@ pub(crate) async fn what_is_wrong_with_a_suspension_is_named_field_by_field(plac
     Refused::from(claim(&caller, &run_id).await.unwrap_err()).is(Code::FailedPrecondition, "RUN_SUSPENDED");
 }
 
-/// What the last holder reports, and the next grant; a priority, and the claim of its run.
-async fn resumed_meanwhile(caller: &Caller, other: &Caller) {
-    for _ in 0..10 {
+/// A heartbeat, and an update that brings progress alone, write past the run's log: who comes second finds a run at rest.
+pub(crate) async fn a_heartbeat_and_progress_that_meet_a_suspension_are_taken_or_told_of_it(place: Place) {
+    let (caller, other) = (place.caller().await, place.other().await);
+    for round in 0..20 {
         let run_id = fresh("race");
         caller.apply(leased(&run_id)).await;
-        suspend(caller, SuspendRunRequest { lease_epoch: 1, ..suspending(&run_id, "PAUSED") }).await.unwrap();
-        let completes = async {
-            caller.grpc.clone().complete_run(CompleteRunRequest { lease_epoch: 1, ..complete(&run_id) }).await
+        let suspends = suspend(&caller, SuspendRunRequest { lease_epoch: 1, ..suspending(&run_id, "HELP") });
+        let meets = async {
+            if round % 2 == 0 {
+                let heartbeat = HeartbeatRunRequest { run_id: run_id.clone(), lease_epoch: 1, progress: None };
+                return other.grpc.clone().heartbeat_run(heartbeat).await.map(drop);
+            }
+            let progress = Some(v1::Progress { done: 3, ..Default::default() });
+            other.call(UpdateRunRequest { lease_epoch: 1, progress, ..update(&run_id) }).await.map(drop)
         };
-        let grants = resume(other, ResumeRunRequest { lease_ttl: Some(seconds(60)), ..resuming(&run_id) });
-        let run = match tokio::join!(completes, grants) {
-            (Ok(_), Err(refused)) => {
-                Refused::from(refused).is(Code::FailedPrecondition, "RUN_NOT_RUNNING");
-                RunStatus::Completed
-            }
-            (Err(refused), Ok(granted)) => {
-                Refused::from(refused).is(Code::FailedPrecondition, "LEASE_LOST");
-                assert_eq!(epoch(&granted), 2);
-                RunStatus::Running
-            }
-            both => panic!("{both:?}"),
-        };
-        assert_eq!(caller.get(&run_id).await.status(), run);
-        let run_id = fresh("race");
-        caller.apply(StartRunRequest { labels: labels(&run_id), ..deferred(&run_id) }).await;
-        let change =
-            async { caller.grpc.clone().update_run(UpdateRunRequest { priority: Some(5), ..update(&run_id) }).await };
-        let (changed, claimed) = tokio::join!(change, next(other, &run_id, ClaimTake::Pending, None));
-        let claimed = claimed.expect("it waits for a claim, whatever its priority");
-        match changed {
-            Ok(_) => assert_eq!((claimed.priority, claimed.revision), (5, 3)),
-            Err(refused) => {
-                Refused::from(refused).is(Code::FailedPrecondition, "LEASE_LOST");
-                assert_eq!(claimed.priority, 0);
-            }
+        let (suspended, met) = tokio::join!(suspends, meets);
+        let run = suspended.unwrap();
+        assert!(run.suspension.is_some(), "{run:?}");
+        if let Err(status) = met {
+            Refused::from(status).is(Code::FailedPrecondition, "RUN_SUSPENDED");
         }
     }
 }
 
-pub(crate) async fn whoever_comes_first_wins_between_a_suspension_and_what_meets_it(place: Place) {
+pub(crate) async fn a_run_that_is_ready_is_had_by_one_of_many_who_ask(place: Place) {
     let (caller, other) = (place.caller().await, place.other().await);
-    let mut seen = BTreeSet::new();
-    for round in 0..40 {
-        let run_id = fresh("race");
-        caller.apply(StartRunRequest { labels: labels(&run_id), ..leased(&run_id) }).await;
-        let suspends =
-            async { suspend(&caller, SuspendRunRequest { lease_epoch: 1, ..suspending(&run_id, "HELP") }).await };
-        let (met, name) = match round % 4 {
-            0 => {
-                let heartbeat = HeartbeatRunRequest { run_id: run_id.clone(), lease_epoch: 1, progress: None };
-                let beats = async { other.grpc.clone().heartbeat_run(heartbeat).await.map(drop) };
-                let (suspended, beaten) = tokio::join!(suspends, beats);
-                suspended.unwrap();
-                (beaten, "heartbeat")
-            }
-            1 => {
-                let ending = other.call(CompleteRunRequest { lease_epoch: 1, ..complete(&run_id) });
-                let (suspended, completed) = tokio::join!(suspends, ending);
-                completed.expect("what is true is taken before it and after it");
-                let first = suspended.map(drop);
-                assert_eq!(caller.get(&run_id).await.status(), RunStatus::Completed);
-                (first, "complete")
-            }
-            2 => {
-                let progress = Some(v1::Progress { done: 3, ..Default::default() });
-                let reports = other.call(UpdateRunRequest { lease_epoch: 1, progress, ..update(&run_id) });
-                let (suspended, reported) = tokio::join!(suspends, reports);
-                let run = suspended.unwrap();
-                assert!(run.suspension.is_some(), "{run:?}");
-                (reported.map(drop), "progress")
-            }
-            _ => {
-                let asked = RequestAbortRequest { run_id: run_id.clone(), ..Default::default() };
-                let requests = async { other.grpc.clone().request_abort(asked).await.map(drop) };
-                let (suspended, requested) = tokio::join!(suspends, requests);
-                requested.unwrap();
-                let run = caller.get(&run_id).await;
-                assert_eq!((run.status(), run.reason_code.as_str()), (RunStatus::Aborted, "ABORT_REQUESTED"));
-                (suspended.map(drop), "abort")
-            }
-        };
-        let reason = met.map_or_else(|status| Refused::from(status).reason, |()| String::new());
-        assert!(["", "RUN_SUSPENDED", "RUN_NOT_RUNNING"].contains(&reason.as_str()), "{name}: {reason}");
-        seen.insert((name, reason));
-    }
-    assert!(seen.len() >= 4, "{seen:?}");
-    resumed_meanwhile(&caller, &other).await;
-    // Of two resumptions with a lease one is granted it.
-    for _ in 0..8 {
-        let run_id = fresh("resumed");
-        caller.apply(leased(&run_id)).await;
-        suspend(&caller, suspending(&run_id, "HELP")).await.unwrap();
-        let asked = || ResumeRunRequest { lease_ttl: Some(seconds(60)), ..resuming(&run_id) };
-        let both = join_all([resume(&caller, asked()), resume(&other, asked())]).await;
-        let granted = both.iter().filter(|answer| answer.is_ok()).count();
-        assert_eq!((granted, epoch(&caller.get(&run_id).await)), (1, 2));
-        let refused = both.into_iter().find_map(Result::err).unwrap();
-        Refused::from(refused).is(Code::FailedPrecondition, "LEASE_HELD");
-    }
-    // A ready run is claimed once, however many ask.
     let run_id = fresh("wanted");
     caller.apply(StartRunRequest { labels: labels(&run_id), ..leased(&run_id) }).await;
     suspend(&caller, suspending(&run_id, "HELP")).await.unwrap();

@@ -775,43 +775,6 @@ fn an_identity_that_came_to_its_limit_does_not_raise_it_itself() {
 }
 
 #[test]
-fn of_two_calls_that_race_the_second_hears_of_the_first() {
-    let leased_run = || {
-        let mut desk = Desk::default();
-        desk.apply(leased("run-1"));
-        desk.now += 2 * i64::try_from(TTL_MS).unwrap() * 1_000;
-        desk
-    };
-    let suspends = || held(suspend("run-1", "HELP", "?"), 1);
-    // A suspension, and what the end of the lease leads to.
-    let mut desk = leased_run();
-    desk.apply(suspends());
-    assert_eq!(
-        desk.ask(sweep("run-1")).map(|verdict| matches!(verdict, Verdict::Done(Disposition::Unchanged, _))),
-        Ok(true)
-    );
-    assert_eq!(reason(&desk.refused(claim("run-1"))), "RUN_SUSPENDED");
-    let mut desk = leased_run();
-    assert_eq!(desk.apply(sweep("run-1")).status, Status::Failed);
-    assert_eq!(reason(&desk.refused(suspends())), "RUN_NOT_RUNNING");
-    let mut desk = leased_run();
-    desk.apply(claim("run-1"));
-    assert_eq!(reason(&desk.refused(suspends())), "LEASE_LOST");
-    // What the last holder reports, and the next grant.
-    let suspended = || {
-        let mut desk = leased_run();
-        desk.apply(suspends());
-        desk
-    };
-    let mut desk = suspended();
-    desk.apply(held(complete("run-1"), 1));
-    assert_eq!(reason(&desk.refused(under_a_lease(resume("run-1")))), "RUN_NOT_RUNNING");
-    let mut desk = suspended();
-    desk.apply(under_a_lease(resume("run-1")));
-    assert_eq!(reason(&desk.refused(held(complete("run-1"), 1))), "LEASE_LOST");
-}
-
-#[test]
 fn a_slot_that_was_given_up_is_not_kept_again_and_one_that_was_kept_stays() {
     let kept = |mut command: Command| {
         if let Ask::Suspend(suspend) = &mut command.ask {
