@@ -36,7 +36,8 @@ select 'PostgreSQL ' || current_setting('server_version') || ', fsync ' || curre
     || ', synchronous_commit ' || current_setting('synchronous_commit')";
 
 pub(super) const OTHERS: &str = "-- direct.others
-select count(*) from pg_stat_activity where application_name = $1 and pid <> pg_backend_pid()";
+select count(*) from pg_stat_activity
+where application_name = $1 and datname = current_database() and pid <> pg_backend_pid()";
 
 pub(super) const PREPARED_RUN: &str = r#"-- direct.prepared_run
 with i as (
