@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 
 use clap::Parser as _;
+use futures_util::{StreamExt as _, stream};
 use runledger::cli::Cli;
 use runledger_proto::v1;
 use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
@@ -238,7 +239,10 @@ impl Scene {
 }
 
 async fn run(line: &str) -> Ran {
-    let scene = Scene::of(line).await;
+    run_in(&Scene::of(line).await, line).await
+}
+
+async fn run_in(scene: &Scene, line: &str) -> Ran {
     let mut shell = scene.shell(&adapted(line));
     if line.contains("--cursor ") {
         shell.env("CURSOR", scene.cursor().await);
@@ -260,10 +264,24 @@ async fn run(line: &str) -> Ran {
     tokio::join!(ran(shell), end).0
 }
 
+fn succeeded(line: &str, Ran { code, out, err }: &Ran) {
+    assert_eq!(*code, 0, "{line}\n{out}{err}");
+}
+
+/// Each on a scene of its own, a few at a time: much of it is waiting.
 async fn succeed(lines: BTreeSet<String>) {
-    for line in lines {
-        let Ran { code, out, err } = run(&line).await;
-        assert_eq!(code, 0, "{line}\n{out}{err}");
+    let ran = lines.into_iter().map(async |line| succeeded(&line, &run(&line).await));
+    stream::iter(ran).buffer_unordered(3).collect::<()>().await;
+}
+
+/// Measurements keep to runs of their own: those on one kind of store share a scene.
+async fn measure(lines: BTreeSet<String>) {
+    let (on_postgres, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.contains("postgres://"));
+    for lines in [on_postgres, others] {
+        let scene = Scene::of(&lines[0]).await;
+        for line in lines {
+            succeeded(&line, &run_in(&scene, &line).await);
+        }
     }
 }
 
@@ -282,7 +300,7 @@ async fn every_example_of_a_run_does_what_it_shows() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_example_of_a_measurement_does_what_it_shows() {
-    succeed(examples(Kind::Bench, 10)).await;
+    measure(examples(Kind::Bench, 10)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
