@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use runledger_proto::v1::lifecycle_service_client::LifecycleServiceClient;
 use runledger_proto::v1::namespace_service_client::NamespaceServiceClient;
-use runledger_proto::v1::{CreateNamespaceRequest, PutLifecycleRequest};
+use runledger_proto::v1::{CreateNamespaceRequest, GetLifecycleRequest, PutLifecycleRequest};
 use tokio::time::sleep;
-use tonic::Request;
+use tonic::{Request, Status};
 
 use super::ledger::Ledger;
 use super::on_both_stores;
@@ -81,12 +81,12 @@ async fn a_purge_leaves_the_version_that_a_kept_run_has_pinned(ledger: Ledger) {
 
 async fn a_put_whose_server_is_killed_is_there_whole_or_not_at_all(ledger: Ledger) {
     let mut cut = 0;
+    let mut server = Server::start(&ledger.store()).await;
+    server.is_ready().await;
     for delay in [1, 3, 6, 10, 15, 25, 40] {
         // A namespace takes no more than 32 versions a minute.
         let namespace = format!("killed-{delay}");
         let source = |max: u32| format!("name: letter\nphases: {{only: {{initial: true}}}}\nmax_iterations: {max}\n");
-        let mut server = Server::start(&ledger.store()).await;
-        server.is_ready().await;
         let mut namespaces = NamespaceServiceClient::new(server.wire());
         let make = CreateNamespaceRequest { name: namespace.clone(), ..CreateNamespaceRequest::default() };
         namespaces.create_namespace(make).await.unwrap();
@@ -106,21 +106,21 @@ async fn a_put_whose_server_is_killed_is_there_whole_or_not_at_all(ledger: Ledge
             () = sleep(Duration::from_millis(delay)) => cut += 1,
         }
         server.process.kill();
-        drop(server);
-        let server = Server::start(&ledger.store()).await;
+        server = Server::start(&ledger.store()).await;
         server.is_ready().await;
-        let within = async |args: &[&str]| {
-            let address = server.address.to_string();
-            run(&[args, &["--server", &address, "--namespace", &namespace]].concat()).await
+        let mut again = LifecycleServiceClient::new(server.wire());
+        let mut within = async |name: String| {
+            let mut request = Request::new(GetLifecycleRequest { lifecycle: name });
+            request.metadata_mut().insert("runledger-namespace", namespace.parse().unwrap());
+            Ok::<_, Status>(again.get_lifecycle(request).await?.into_inner().lifecycle.unwrap())
         };
-        let (code, newest) = within(&["lifecycle", "get", "letter"]).await;
-        assert!(code == 0 || answered == 0, "version {answered} was acknowledged: {newest}");
+        let newest = within("letter".to_owned()).await;
+        assert!(newest.is_ok() || answered == 0, "version {answered} was acknowledged: {newest:?}");
         for version in 1..=answered {
-            let (code, said) = within(&["lifecycle", "get", &format!("letter@{version}")]).await;
-            assert!(code == 0 && said.contains(&source(version)), "{version}: {said}");
+            let stored = within(format!("letter@{version}")).await.unwrap();
+            assert_eq!((stored.version, stored.declaration), (version, source(version)));
         }
         // The put that was cut off, sent again, is the next version or was one already.
-        let mut again = LifecycleServiceClient::new(server.wire());
         let mut request = Request::new(PutLifecycleRequest { declaration: source(answered + 1) });
         request.metadata_mut().insert("runledger-namespace", namespace.parse().unwrap());
         let put = again.put_lifecycle(request).await.unwrap().into_inner();

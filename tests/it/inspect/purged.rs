@@ -98,7 +98,7 @@ async fn a_preview_says_what_a_run_purges(ledger: Ledger) {
 }
 
 async fn a_purge_that_is_killed_leaves_whole_runs_and_goes_on(ledger: Ledger) {
-    ledger.ended(6_000).await;
+    ledger.ended(3_500).await;
     keeps_nothing(&ledger).await;
     let left = async || number(&ledger, "select count(*) from runs where purged_at is null").await;
     let mut killed = 0;

@@ -1,13 +1,11 @@
 //! Ledgers of which something was taken out: it is nowhere, they are sound, and a redaction that is killed took out all or
 //! nothing.
 
-use std::time::Duration;
-
 use runledger::domain::{Ask, Command};
 use runledger_proto::v1::RedactRunRequest;
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::ledger::Ledger;
 use super::on_both_stores;
@@ -206,29 +204,44 @@ async fn a_ledger_is_sound_while_redactions_are_under_way(ledger: Ledger) {
 
 async fn a_redaction_that_is_killed_takes_out_all_or_nothing(ledger: Ledger) {
     const EVENTS: usize = 600;
-    let mut commands = vec![start("spoilt").metadata(&json!({"key": SECRET}))];
-    commands.extend((1..EVENTS).map(|nth| update("spoilt").metadata(&json!({"key": format!("{SECRET}-{nth}")}))));
+    let mut commands = Vec::new();
+    for (run_id, secret) in [("measured", "none"), ("spoilt", SECRET)] {
+        commands.push(start(run_id).metadata(&json!({"key": secret})));
+        let updated = |nth| update(run_id).metadata(&json!({"key": format!("{secret}-{nth}")}));
+        commands.extend((1..EVENTS).map(updated));
+    }
     ledger.commit(commands).await;
-    let (mut nothing, mut all) = (0, 0);
-    for delay in [0, 1, 2, 3, 5, 8, 12, 18, 25, 40, 60, 100, 200, 400, 800, 1_600] {
-        let mut server = Server::start(&ledger.store()).await;
+    let asked = |run_id: &str| RedactRunRequest {
+        run_id: run_id.to_owned(),
+        paths: vec!["/metadata/key".to_owned()],
+        ..RedactRunRequest::default()
+    };
+    let served = async || {
+        let server = Server::start(&ledger.store()).await;
         server.is_ready().await;
-        let mut client = server.client();
-        let asked = RedactRunRequest {
-            run_id: "spoilt".to_owned(),
-            paths: vec!["/metadata/key".to_owned()],
-            ..RedactRunRequest::default()
-        };
+        let client = server.client();
+        (server, client)
+    };
+    // The redaction of a run that is as long says at which moments this one is under way.
+    let (server, mut client) = served().await;
+    let begun = Instant::now();
+    client.redact_run(asked("measured")).await.unwrap();
+    let quarter = begun.elapsed() / 4;
+    drop(server);
+    let (mut nothing, mut all) = (0, 0);
+    for quarters in [0_u32, 1, 2, 3, 4, 6, 9, 16, 40, 400] {
+        let (mut server, mut client) = served().await;
         tokio::select! {
-            answer = client.redact_run(asked) => drop(answer.unwrap()),
-            () = sleep(Duration::from_millis(delay)) => {}
+            answer = client.redact_run(asked("spoilt")) => drop(answer.unwrap()),
+            () = sleep(quarters * quarter) => {}
         }
         server.process.kill();
         drop(server);
         // The database may still be at the commit whose server is gone, and come to its end between two looks.
         let count = eventually(SOON, async || {
             let left = shown(&ledger, SECRET).await;
-            let redacted = "select count(*) from run_events where cast(event as varchar) like '%\"redacted\"%'";
+            let redacted = "select count(*) from run_events
+                            where run_id = 'spoilt' and cast(event as varchar) like '%\"redacted\"%'";
             let redacted = ledger.data.sql(redacted).await[0][0].clone().unwrap();
             ((left == 0 || left > EVENTS as u64) && (redacted == "0") == (left > 0)).then_some(left)
         });
