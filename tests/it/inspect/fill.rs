@@ -156,14 +156,14 @@ async fn until_caught_up(client: &mut Client, asked: WatchRunsRequest) -> (Vec<(
 async fn a_fill_goes_on_where_it_ended_and_another_seed_adds(ledger: Ledger) {
     let server = served(&ledger).await;
     for (runs, seed, there, written) in
-        [(700, 7, 0, 700), (1_000, 7, 700, 300), (1_000, 7, 1_000, 0), (900, 7, 900, 0), (200, 77, 0, 200)]
+        [(140, 7, 0, 140), (200, 7, 140, 60), (200, 7, 200, 0), (180, 7, 180, 0), (40, 77, 0, 40)]
     {
         let numbers = filled(&server, runs, seed).await;
         assert_eq!((count(numbers["runs_there_before"]), count(numbers["runs"])), (there, written), "{runs} {seed}");
     }
     let contents = sound(&ledger).await;
-    assert_eq!(contents.runs.len(), 1_200);
-    let at_once = ["0000000001", "0000000700", "0000000701", "0000001000"];
+    assert_eq!(contents.runs.len(), 240);
+    let at_once = ["0000000001", "0000000140", "0000000141", "0000000200"];
     assert!(at_once.iter().all(|number| contents.run(&format!("fill-7-{number}")).is_some()));
 }
 
@@ -235,7 +235,7 @@ async fn servers_go_on_beside_a_fill_and_nothing_of_either_is_lost() {
     let (_servers, targets) = watch::channel(vec![server.address]);
     let mut load = Load::start("run", 8, &targets);
     load.progresses(50).await;
-    let mut process = Process::spawn(&fill("1500", "7", &server.address.to_string()));
+    let mut process = Process::spawn(&fill("500", "7", &server.address.to_string()));
     load.progresses(100).await;
     let (code, said) = process.exited(SOON * 3).await;
     assert_eq!(code, 0, "{said}");
@@ -243,7 +243,7 @@ async fn servers_go_on_beside_a_fill_and_nothing_of_either_is_lost() {
     let calls = load.finish().await;
     let mut contents = sound(&ledger).await;
     let of_the_fill = |run_id: &str| run_id.starts_with("fill-");
-    assert_eq!(contents.runs.keys().filter(|key| of_the_fill(&key.run_id)).count(), 1_500);
+    assert_eq!(contents.runs.keys().filter(|key| of_the_fill(&key.run_id)).count(), 500);
     contents.events.retain(|event| !of_the_fill(&event.key.run_id));
     contents.agree_with(&calls);
 }

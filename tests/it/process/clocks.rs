@@ -252,7 +252,7 @@ async fn goes_on_by_the_right_clock(data: &Data, older: Process) {
     older.is_ready().await;
     start(&older, limited("before", 8)).await;
     start(&older, limited("long", 3_600)).await;
-    start(&older, leased("dead", 20)).await;
+    start(&older, leased("dead", 8)).await;
     older.process.kill();
     if matches!(data, Data::Postgres(_)) {
         let name = data.sql("select current_database()").await[0][0].clone().unwrap();

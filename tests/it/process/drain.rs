@@ -101,8 +101,8 @@ async fn a_watcher_that_is_behind_comes_to_the_goodbye_behind_what_it_takes() {
     let watch = WatchRunRequest { run_id: "run-1".to_owned(), after_revision: Some(0), ledger_epoch: None };
     let mut frames = server.client().watch_run(watch).await.unwrap().into_inner();
     frames.message().await.unwrap().expect("the start");
-    for number in 0..200 {
-        writer.update_run(text("run-1", &format!("{number}{}", "x".repeat(4_000)))).await.unwrap();
+    for number in 0..50 {
+        writer.update_run(text("run-1", &format!("{number}{}", "x".repeat(16_000)))).await.unwrap();
     }
     server.process.signal("TERM");
     let told = Instant::now();
