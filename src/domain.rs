@@ -23,6 +23,7 @@ pub mod epoch;
 pub mod event;
 pub mod evolve;
 pub mod filter;
+pub(crate) mod form;
 pub mod ids;
 pub mod lifecycle;
 pub mod limits;

@@ -1,42 +1,43 @@
 //! The changes of a run by an event, in the run's parts.
 
-use serde::{Deserialize, Serialize};
-
+use super::form::object;
 use super::run::labels_weight;
 use super::{Ending, LabelsChange, LinksChange, Metadata, Redaction, RefinementsChange, SupervisionChange};
 
 /// The fields that an event set. The serde form is one flat object.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
     /// Set at creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub task_thread_id: Option<String>,
     /// The owner: set at creation, when a pending run without an owner starts, or by a claim.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The run's route and its links.
-    #[serde(flatten)]
     pub links: LinksChange,
     /// The reason for which the run was aborted or failed.
-    #[serde(flatten)]
     pub ending: Ending,
     /// The labels.
-    #[serde(flatten)]
     pub labels: LabelsChange,
     /// Merge patch on the metadata; empty changes nothing.
-    #[serde(skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
     /// The fields that the authority watches over.
-    #[serde(flatten)]
     pub supervision: SupervisionChange,
     /// What was taken out of the run, and of its events before this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub redaction: Option<Box<Redaction>>,
     /// What the run was given, what it left, and the runs that it comes from.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub refinements: Option<Box<RefinementsChange>>,
 }
+
+object!(Changes {
+    task_thread_id: "taskThreadId",
+    agent_id: "agentId",
+    links,
+    ending,
+    labels,
+    metadata: "metadata",
+    supervision,
+    redaction: "redaction",
+    refinements: "refinements"
+});
 
 impl Changes {
     /// About how many bytes it takes in memory, beside its own size.

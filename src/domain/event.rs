@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Changes, Namespace, Principal, Revision, RunId, RunKey, Status, Time, TraceContext};
+use super::{Changes, Principal, Revision, RunKey, Status, Time, TraceContext};
 
 /// One entry of a run's history. The ledger's `event` column keeps an event's serde form; the skipped fields have
 /// columns of their own.
@@ -10,7 +10,7 @@ use super::{Changes, Namespace, Principal, Revision, RunId, RunKey, Status, Time
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Event {
     /// The run that it belongs to.
-    #[serde(skip, default = "no_key")]
+    #[serde(skip)]
     pub key: RunKey,
     /// The run's revision after it.
     #[serde(skip)]
@@ -159,10 +159,6 @@ impl EventType {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_zero(number: &i64) -> bool {
     *number == 0
-}
-
-fn no_key() -> RunKey {
-    RunKey { namespace: Namespace::default(), run_id: RunId::default() }
 }
 
 fn no_time() -> Time {

@@ -7,7 +7,7 @@ use super::{Event, EventType, Refinements, Revision, Run, Status};
 /// The run right after the event.
 #[must_use]
 pub fn evolve(run: Option<Run>, event: &Event) -> Run {
-    let mut run = run.unwrap_or_else(|| Run::blank(event));
+    let mut run = run.unwrap_or_else(|| Run::new(event.key.clone(), event.to, event.at));
     let changes = &event.changes;
     keep_deadlines(&mut run, event);
     run.status = event.to;

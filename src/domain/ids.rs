@@ -140,7 +140,7 @@ impl Namespace {
 }
 
 /// A run's identity: unique for ever.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunKey {
     /// The namespace that the run lives in.
     pub namespace: Namespace,

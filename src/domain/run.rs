@@ -8,10 +8,6 @@ mod refinements;
 mod supervision;
 mod suspension;
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
 pub use self::ending::Ending;
 pub(super) use self::labels::weight as labels_weight;
 pub use self::labels::{Labels, LabelsChange};
@@ -21,12 +17,12 @@ pub use self::links::{Links, LinksChange, Route};
 pub use self::refinements::{Refinements, RefinementsChange, ResultDigest};
 pub use self::supervision::{AbortRequest, Executor, LateReport, Supervision, SupervisionChange};
 pub use self::suspension::{Rest, Resumption, Suspension};
+use super::form::{Blank, object};
 use super::limits::SUMMARY_REASON_BYTES_MAX;
-use super::{Event, Metadata, Namespace, Revision, RunId, RunKey, Status, Time};
+use super::{Metadata, Namespace, Revision, RunId, RunKey, Status, Time};
 
 /// One run. The serde form is the bridges' envelope without the metadata, as the ledger's keyframes keep it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The orchestration task that the run belongs to. Never changes.
     pub task_thread_id: String,
@@ -43,52 +39,72 @@ pub struct Run {
     /// The time of the run's last event.
     pub updated_at: Time,
     /// The time at which the run first became running.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_at: Option<Time>,
     /// The time at which the run became terminal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Time>,
     /// The time since which lists and counts leave the run out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Time>,
     /// The time at which the run was purged: then it is a [tombstone](super::retention), and has nothing but its id, its
     /// status, its revision and its times. No event says so, and the fold of no events has it.
-    #[serde(skip)]
     pub purged_at: Option<Time>,
     /// The owner.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// The run's route and its links.
-    #[serde(flatten)]
     pub links: Links,
     /// The reason for which the run was aborted or failed.
-    #[serde(flatten)]
     pub ending: Ending,
     /// The labels, for filtering.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Labels,
     /// The fields that the authority watches over.
-    #[serde(default, skip_serializing_if = "Supervision::is_empty")]
     pub supervision: Supervision,
     /// What the run was given, what it left, and the runs that it comes from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refinements: Option<Box<Refinements>>,
     /// The bridge's own data.
-    #[serde(skip)]
     pub metadata: Metadata,
 }
 
+object!(
+    Run::new(RunKey::default(), Status::Pending, Time::from_micros(0)),
+    ["taskThreadId", "runId", "namespace", "status", "revision", "startedAt", "updatedAt"],
+    Run {
+        task_thread_id: "taskThreadId" required,
+        run_id: "runId" required,
+        namespace: "namespace" required,
+        status: "status" required,
+        revision: "revision" required,
+        started_at: "startedAt" required,
+        updated_at: "updatedAt" required,
+        running_at: "runningAt",
+        completed_at: "completedAt",
+        archived_at: "archivedAt",
+        agent_id: "agentId",
+        links,
+        ending,
+        labels: "labels",
+        supervision: "supervision",
+        refinements: "refinements";
+        purged_at, metadata
+    }
+);
+
+impl Blank for Supervision {
+    fn is_blank(&self) -> bool {
+        self.is_empty()
+    }
+}
+
 impl Run {
-    /// A run of which nothing is known but the place of its first event.
-    pub(super) fn blank(event: &Event) -> Self {
+    /// A run of which nothing is known but its identity, and how it stands at a time.
+    pub(super) fn new(key: RunKey, status: Status, at: Time) -> Self {
+        let RunKey { namespace, run_id } = key;
         Self {
             task_thread_id: String::new(),
-            run_id: event.key.run_id.clone(),
-            namespace: event.key.namespace.clone(),
-            status: event.to,
+            run_id,
+            namespace,
+            status,
             revision: Revision::NONE,
-            started_at: event.at,
-            updated_at: event.at,
+            started_at: at,
+            updated_at: at,
             running_at: None,
             completed_at: None,
             archived_at: None,

@@ -1,20 +1,18 @@
 //! The reason for which a run was aborted or failed.
 
-use serde::{Deserialize, Serialize};
-
 use super::links::set;
+use crate::domain::form::object;
 
 /// The reason for which a run ended; also the change of it that a command asks for or an event made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
     /// The reason in words, for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
     /// The reason as a code, for programs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason_code: Option<String>,
 }
+
+object!(Ending { failure_reason: "failureReason", reason_code: "reasonCode" });
 
 impl Ending {
     pub(in crate::domain) fn fold(&mut self, change: &Self) {

@@ -2,22 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use crate::domain::form::form;
 
 /// The labels of a run, by key.
 pub type Labels = BTreeMap<String, String>;
 
 /// The changes of labels that a command asks for, and that an event made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelsChange {
     /// Labels to set.
-    #[serde(rename = "labels", skip_serializing_if = "BTreeMap::is_empty")]
     pub set: Labels,
     /// Keys of labels to drop.
-    #[serde(rename = "removeLabels", skip_serializing_if = "BTreeSet::is_empty")]
     pub remove: BTreeSet<String>,
 }
+
+form!(LabelsChange { set: "labels", remove: "removeLabels" });
 
 impl LabelsChange {
     pub(in crate::domain) fn fold_into(&self, labels: &mut Labels) {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::form::object;
+
 /// The channel that executes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,46 +33,50 @@ impl Route {
 
 /// A run's route and its links. A new optional field of a run has its place here: in the
 /// struct, the change, the fold and `effective`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Links {
     /// The channel that executes the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Route>,
     /// The run degraded from MCP to CLI.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fallback_used: bool,
     /// The tab group, when tab groups isolate agents.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tab_group_id: Option<String>,
     /// The browser-audit session that the run is linked to.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub audit_session_id: Option<String>,
     /// The workflow or playbook that the run is part of.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
 }
 
 /// The changes of links that a command asks for, and that an event made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinksChange {
     /// The new channel.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Route>,
     /// True sets the field; false leaves it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fallback_used: bool,
     /// The new value; empty clears.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tab_group_id: Option<String>,
     /// The new value; empty clears.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub audit_session_id: Option<String>,
     /// The new value; empty clears.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
 }
+
+object!(Links {
+    route: "route",
+    fallback_used: "fallbackUsed",
+    tab_group_id: "tabGroupId",
+    audit_session_id: "auditSessionId",
+    workflow_id: "workflowId"
+});
+
+object!(LinksChange {
+    route: "route",
+    fallback_used: "fallbackUsed",
+    tab_group_id: "tabGroupId",
+    audit_session_id: "auditSessionId",
+    workflow_id: "workflowId"
+});
 
 impl Links {
     pub(in crate::domain) fn fold(&mut self, change: &LinksChange) {

@@ -6,64 +6,47 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{Resumption, Suspension, set};
+use crate::domain::form::object;
 use crate::domain::lifecycle::{LifecyclePin, LimitThen, Requirement};
 use crate::domain::{ContentDigest, Event, EventType, Link, Priority, Revision, RunId, Time};
 
 /// The refinements of a run, at most 8 KiB. The things themselves stand in tables of their own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refinements {
     /// What the run was given; never changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<ContentDigest>,
     /// What came of the run, so far.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultDigest>,
     /// The number of links.
-    #[serde(skip_serializing_if = "is_zero")]
     pub links: u32,
     /// The priority among the runs that wait for a claim.
-    #[serde(skip_serializing_if = "Priority::is_none")]
     pub priority: Priority,
     /// The run that started this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
     /// The run that this one goes on with.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub continues_run_id: Option<RunId>,
     /// The lifecycle that it is pinned to; never changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<LifecyclePin>,
     /// The phase that it is in.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// The time since which it is in that phase.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_started_at: Option<Time>,
     /// The phase that it was in when the authority ended it by a conclusion, where its lifecycle moves it at its end: a late
     /// completion is judged by this one. Runs that an earlier release ended have none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_in: Option<String>,
     /// The number of times that it began anew.
-    #[serde(skip_serializing_if = "is_zero")]
     pub iteration: u32,
     /// The highest iteration that it may come to; none: there is no bound.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u32>,
     /// What happens to it above that.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations_then: Option<LimitThen>,
     /// The word for its state; none: the name of its status.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// What it has of that which its completion requires.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub met: BTreeSet<Requirement>,
     /// The run waits, and nobody executes it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub suspension: Option<Box<Suspension>>,
     /// The suspension that it last went on from, with what was said then.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resumed_from: Option<Box<Suspension>>,
 }
 
@@ -78,63 +61,80 @@ pub struct ResultDigest {
 }
 
 /// The changes of refinements by an event.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefinementsChange {
     /// Set at creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<ContentDigest>,
     /// The new result. That of a late report stands in the report.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<ContentDigest>,
     /// The links that were added; of a late report, its own.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<Link>,
     /// Set at creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<RunId>,
     /// Set at creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub continues_run_id: Option<RunId>,
     /// Set at creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<LifecyclePin>,
     /// The new phase.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// See [`Refinements::ended_in`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_in: Option<String>,
     /// The new iteration.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u32>,
     /// Set at creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u32>,
     /// Set at creation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_iterations_then: Option<LimitThen>,
     /// The new word; empty: the name of the run's status from now on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
     /// What the event newly brought of that which the run's completion requires.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub met: BTreeSet<Requirement>,
     /// The run was suspended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub suspension: Option<Box<Suspension>>,
     /// What was said with the call that let the run go on, or made it ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resumption: Option<Box<Resumption>>,
     /// The new priority.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
+object!(Refinements {
+    input: "input",
+    result: "result",
+    links: "links",
+    priority: "priority",
+    parent_run_id: "parentRunId",
+    continues_run_id: "continuesRunId",
+    lifecycle: "lifecycle",
+    phase: "phase",
+    phase_started_at: "phaseStartedAt",
+    ended_in: "endedIn",
+    iteration: "iteration",
+    max_iterations: "maxIterations",
+    max_iterations_then: "maxIterationsThen",
+    word: "word",
+    met: "met",
+    suspension: "suspension",
+    resumed_from: "resumedFrom"
+});
+
+object!(RefinementsChange {
+    input: "input",
+    result: "result",
+    links: "links",
+    parent_run_id: "parentRunId",
+    continues_run_id: "continuesRunId",
+    lifecycle: "lifecycle",
+    phase: "phase",
+    ended_in: "endedIn",
+    iteration: "iteration",
+    max_iterations: "maxIterations",
+    max_iterations_then: "maxIterationsThen",
+    word: "word",
+    met: "met",
+    suspension: "suspension",
+    resumption: "resumption",
+    priority: "priority"
+});
 
 impl Refinements {
     /// Folds an event. What a late report brings is shown beside it: see [`LateReport`](super::LateReport).

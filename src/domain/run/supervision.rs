@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::ResultDigest;
+use crate::domain::form::{form, object};
 use crate::domain::{
     Event, EventType, Identity, Lease, LeaseEpoch, Metadata, Principal, Ready, Run, Status, Time, Unbegun,
 };
@@ -109,92 +110,63 @@ impl LateReport {
 }
 
 /// The fields of a run that the authority watches over.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supervision {
     /// The last lease that was granted; it stays when the run has ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
     /// The time at which a pending run that was not started is aborted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Time>,
     /// The time that the run may be running, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
     /// The request to abort the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_request: Option<Box<AbortRequest>>,
     /// The terminal status is the authority's conclusion from silence: the worker did not report it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub presumed: bool,
     /// The report that came after a presumed end.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub late_report: Option<Box<LateReport>>,
     /// The running run has no worker: the next claim takes it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Box<Ready>>,
     /// The last lease was granted by a claim, and its holder has written nothing yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub unbegun: Option<Box<Unbegun>>,
     /// The caller that was granted the last lease, where it proved an identity: else the run's owner says who it is. Runs
     /// that an earlier release wrote have none where it named an agent, too.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub grantee: Option<Box<Principal>>,
     /// The identities that executed the run, beside the [grantee](Self::grantee): under an earlier lease, or without one.
     /// Each once, the last 32 of them, in the order in which they came. Callers that prove no identity are not among
     /// them, nor is one that gave its lease back without having begun.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub executed_by: Vec<Arc<Identity>>,
     /// The total time that the run has been at rest, in microseconds, which does not count towards `run_timeout_ms`, and the
     /// time by which the store's clock was set forward meanwhile.
-    #[serde(skip_serializing_if = "is_zero")]
     pub rest_micros: i64,
     /// By how much the ledger's [steady clock](crate::domain::steady) is ahead of the clock that the deadlines are told by,
     /// in microseconds.
-    #[serde(skip_serializing_if = "is_zero")]
     pub steady_ahead_micros: i64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
-}
-
 /// The changes of a run's supervision by an event. No command asks for them: the authority adds them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SupervisionChange {
     /// The lease that was granted or given up.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
     /// See [`Supervision::start_deadline`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Time>,
     /// See [`Supervision::run_timeout_ms`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub run_timeout_ms: Option<u64>,
     /// The request to abort the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_request: Option<Box<AbortRequest>>,
     /// The authority concluded the terminal status from silence.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub presumed: bool,
     /// The report that came late.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub late_report: Option<Box<LateReport>>,
     /// The run became ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<Box<Ready>>,
     /// The lease was granted by a claim, which may be given back.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub unbegun: Option<Box<Unbegun>>,
     /// The event's caller is the [grantee](Supervision::grantee) of the lease. Older events say nothing of it, and the runs
     /// that were stored with them neither.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub to_grantee: bool,
     /// Who joins [`Supervision::executed_by`]. Events of earlier releases do not say so, nor do the runs that were stored with
     /// them.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub executor: Option<Executor>,
 }
 
@@ -207,6 +179,34 @@ pub enum Executor {
     /// Whoever was granted the lease before.
     Grantee,
 }
+
+object!(Supervision {
+    lease: "lease",
+    start_deadline: "startDeadline",
+    run_timeout_ms: "runTimeoutMs",
+    abort_request: "abortRequest",
+    presumed: "presumed",
+    late_report: "lateReport",
+    ready: "ready",
+    unbegun: "unbegun",
+    grantee: "grantee",
+    executed_by: "executedBy",
+    rest_micros: "restMicros",
+    steady_ahead_micros: "steadyAheadMicros"
+});
+
+form!(SupervisionChange {
+    lease: "lease",
+    start_deadline: "startDeadline",
+    run_timeout_ms: "runTimeoutMs",
+    abort_request: "abortRequest",
+    presumed: "presumed",
+    late_report: "lateReport",
+    ready: "ready",
+    unbegun: "unbegun",
+    to_grantee: "toGrantee",
+    executor: "executor"
+});
 
 impl Supervision {
     pub(in crate::domain) fn fold(&mut self, event: &Event) {

@@ -1,0 +1,241 @@
+//! The stored form of a run and of its changes: flat JSON objects, whose names and order never change.
+//!
+//! A `form!` stands beside each struct and names its fields, in their order. A field without
+//! a name is a part, whose own names stand in its place: so a new field of a part is named where the part is, and nowhere
+//! else. One that is forgotten does not compile.
+//!
+//! Invariant: a name that no part knows is an error. Code that drops a field which it does not know would write the run
+//! back without it.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::de::{Error, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer};
+
+use super::{Metadata, Priority};
+
+/// What stands in an object, whole or as a part of it.
+pub(crate) trait Form {
+    /// Writes each field that is not blank.
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
+
+    /// Reads the value of a name, and tells whether it is one of its own.
+    fn read<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error>;
+}
+
+/// What is not written where nothing is in it.
+pub(crate) trait Blank {
+    /// Whether nothing is in it.
+    fn is_blank(&self) -> bool;
+}
+
+impl<T> Blank for Option<T> {
+    fn is_blank(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl<T> Blank for Vec<T> {
+    fn is_blank(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl<T> Blank for BTreeSet<T> {
+    fn is_blank(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl<K, V> Blank for BTreeMap<K, V> {
+    fn is_blank(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl Blank for Metadata {
+    fn is_blank(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl Blank for Priority {
+    fn is_blank(&self) -> bool {
+        self.is_none()
+    }
+}
+
+impl Blank for bool {
+    fn is_blank(&self) -> bool {
+        !self
+    }
+}
+
+impl Blank for u32 {
+    fn is_blank(&self) -> bool {
+        *self == 0
+    }
+}
+
+impl Blank for i64 {
+    fn is_blank(&self) -> bool {
+        *self == 0
+    }
+}
+
+/// Reads a whole object. A name that is there twice would lose what was said first.
+pub(crate) fn read_all<'de, M: MapAccess<'de>>(
+    required: &[&'static str],
+    mut map: M,
+    mut read: impl FnMut(&str, &mut M) -> Result<bool, M::Error>,
+) -> Result<(), M::Error> {
+    let mut seen = 0_u32;
+    while let Some(Name(name)) = map.next_key()? {
+        if let Some(nth) = required.iter().position(|required| *required == name) {
+            if seen & 1 << nth != 0 {
+                return Err(Error::duplicate_field(required[nth]));
+            }
+            seen |= 1 << nth;
+        }
+        if !read(&name, &mut map)? {
+            return Err(Error::custom(format_args!("unknown field `{name}`")));
+        }
+    }
+    match required.iter().enumerate().find(|(nth, _)| seen & 1 << nth == 0) {
+        Some((_, name)) => Err(Error::missing_field(name)),
+        None => Ok(()),
+    }
+}
+
+/// A name of a field, which is borrowed where the text allows.
+struct Name<'de>(Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl<'de> Visitor<'de> for Text {
+            type Value = Name<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a name")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Borrowed(name)))
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Owned(name.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}
+
+/// Reads an object of a map of its own.
+pub(crate) fn read_object<'de, F: Form, D: Deserializer<'de>>(
+    form: F,
+    required: &'static [&'static str],
+    deserializer: D,
+) -> Result<F, D::Error> {
+    struct Object<F>(F, &'static [&'static str]);
+
+    impl<'de, F: Form> Visitor<'de> for Object<F> {
+        type Value = F;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("an object")
+        }
+
+        fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<F, M::Error> {
+            let Self(mut form, required) = self;
+            read_all(required, map, |name, map| form.read(name, map))?;
+            Ok(form)
+        }
+    }
+
+    deserializer.deserialize_map(Object(form, required))
+}
+
+/// Names the fields of a struct, in the order in which they are written: `field: "name"`, which is left out where it is
+/// blank; `field: "name" required`; or `part`, whose fields stand in its place. Fields behind the semicolon are not written.
+macro_rules! form {
+    (@write $map:ident $field:ident) => {
+        $crate::domain::form::Form::write($field, $map)?;
+    };
+    (@write $map:ident $field:ident $name:literal) => {
+        if !$crate::domain::form::Blank::is_blank($field) {
+            $map.serialize_entry($name, $field)?;
+        }
+    };
+    (@write $map:ident $field:ident $name:literal required) => {
+        $map.serialize_entry($name, $field)?;
+    };
+    (@read $of:ident $map:ident $asked:ident $field:ident) => {
+        if $crate::domain::form::Form::read(&mut $of.$field, $asked, $map)? {
+            return Ok(true);
+        }
+    };
+    (@read $of:ident $map:ident $asked:ident $field:ident $name:literal) => {
+        if $asked == $name {
+            if !$crate::domain::form::Blank::is_blank(&$of.$field) {
+                return Err(serde::de::Error::duplicate_field($name));
+            }
+            $of.$field = $map.next_value()?;
+            return Ok(true);
+        }
+    };
+    (@read $of:ident $map:ident $asked:ident $field:ident $name:literal required) => {
+        if $asked == $name {
+            $of.$field = $map.next_value()?;
+            return Ok(true);
+        }
+    };
+    ($type:ident { $($field:ident $(: $name:literal $($must:ident)?)?),* $(; $($skipped:ident),+)? }) => {
+        impl $crate::domain::form::Form for $type {
+            fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+                let Self { $($field,)* $($($skipped: _,)+)? } = self;
+                $($crate::domain::form::form!(@write map $field $($name $($must)?)?);)*
+                Ok(())
+            }
+
+            fn read<'de, M: serde::de::MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error> {
+                $($crate::domain::form::form!(@read self map name $field $($name $($must)?)?);)*
+                Ok(false)
+            }
+        }
+    };
+}
+
+/// The same, of a struct that is an object of its own: with what it is before anything of it was read, and the names that
+/// must be there.
+macro_rules! object {
+    ($unread:expr, [$($required:literal),*], $type:ident { $($fields:tt)* }) => {
+        $crate::domain::form::form!($type { $($fields)* });
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::SerializeMap as _;
+                let mut map = serializer.serialize_map(None)?;
+                $crate::domain::form::Form::write(self, &mut map)?;
+                map.end()
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::domain::form::read_object($unread, &[$($required),*], deserializer)
+            }
+        }
+    };
+    ($type:ident { $($fields:tt)* }) => {
+        $crate::domain::form::object!($type::default(), [], $type { $($fields)* });
+    };
+}
+
+pub(crate) use {form, object};
