@@ -16,31 +16,33 @@ pub mod changes;
 pub mod check;
 pub mod command;
 pub mod content;
+pub mod context;
 pub mod decide;
 pub mod decision;
 mod disposition;
 pub mod epoch;
 pub mod event;
+pub mod event_type;
 pub mod evolve;
 pub mod filter;
 pub(crate) mod form;
+mod happened;
 pub mod ids;
 pub mod lifecycle;
 pub mod limits;
 pub mod link;
-pub mod metadata;
 pub mod namespace;
 mod number;
+pub mod parts;
 pub mod pattern;
 pub mod positions;
 pub mod principal;
-mod priority;
-pub mod ready;
-pub mod redaction;
 pub mod refusal;
 pub mod renewal;
+pub mod request;
 pub mod retention;
 pub mod revision;
+pub mod rewriting;
 pub mod run;
 pub mod sides;
 pub mod status;
@@ -48,6 +50,7 @@ pub mod steady;
 mod sweep;
 pub mod time;
 pub mod trace;
+pub mod violation;
 pub mod writes;
 
 pub use ask::{
@@ -56,11 +59,12 @@ pub use ask::{
 };
 pub use batch::{Decide, Decided, Loaded, Rules, Verdict};
 pub use changes::Changes;
-pub use command::{Command, Prepared, Request};
+pub use command::{Command, Prepared};
 pub use content::{Content, ContentDigest, Hash};
 pub use disposition::Disposition;
 pub use epoch::{LeaseEpoch, LedgerEpoch};
-pub use event::{Event, EventOf, EventType};
+pub use event::Event;
+pub use event_type::{EventOf, EventType};
 pub use filter::{AtRest, Filter};
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};
 pub use lifecycle::{
@@ -68,33 +72,38 @@ pub use lifecycle::{
     PutOutcome, PutRefusal, Requirement,
 };
 pub use link::Link;
-pub use metadata::Metadata;
 pub use namespace::{
     NamespaceAsk, NamespaceCommand, NamespaceDecision, NamespaceFacts, NamespaceRecord, NamespaceRefusal,
     NamespaceSettings, Quotas,
 };
+pub use parts::attachments::{Attachments, AttachmentsChange, ResultDigest};
+pub use parts::bindings::{Bindings, BindingsChange, Route};
+pub use parts::claim::{ClaimKey, Claimed, MaxRunning, Take};
+pub use parts::ending::{AbortRequest, Ending, LateReport};
+pub use parts::labels::{Labels, LabelsChange};
+pub use parts::lease::{Executor, HeldLease, Lease, Progress, Renewal, Unbegun};
+pub use parts::metadata::Metadata;
+pub use parts::origin::Origin;
+pub use parts::position::{PositionAsk, PositionChange, RunPosition};
+pub use parts::priority::Priority;
+pub use parts::redaction::{RedactedPath, Redaction};
+pub use parts::rest::{Ready, Rest, Resumption, Suspension, Suspensions, SuspensionsChange};
 pub use pattern::Pattern;
 pub use positions::Positions;
 pub use principal::{Agents, Identity, Principal, PrincipalKind};
-pub use priority::Priority;
-pub use ready::{Ready, Take, Unbegun};
-pub use redaction::{RedactedPath, Redaction};
-pub use refusal::{Cause, Refusal, Violation};
+pub use refusal::{Cause, Refusal};
+pub use request::Request;
 pub use retention::Retention;
 pub use revision::Revision;
-pub use run::{
-    AbortRequest, Ending, Executor, HeldLease, Labels, LabelsChange, LateReport, Lease, Links, LinksChange, Progress,
-    Refinements, RefinementsChange, Renewal, Rest, ResultDigest, Resumption, Route, Run, Summary, Supervision,
-    SupervisionChange, Suspension,
-};
-pub use sides::claims::{ClaimKey, Claimed};
+pub use run::{Refinements, RefinementsChange, Run, Summary, Supervision, SupervisionChange};
 pub use sides::contents::{ContentRow, ContentTable};
 pub use sides::lifecycles::{Declared, LifecycleFound, LifecycleKey};
-pub use sides::max_running::{LabelValue, MaxRunning};
+pub use sides::max_running::LabelValue;
 pub use sides::namespaces::{NamespaceFound, NamespaceRow, Used};
 pub use sides::{Found, SideWrites, Sides, Wanted};
 pub use status::Status;
 pub use steady::Steady;
 pub use time::Time;
 pub use trace::TraceContext;
+pub use violation::Violation;
 pub use writes::{NewEvent, RunWrite, Stored};

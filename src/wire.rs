@@ -4,13 +4,13 @@
 //! domain values, [`seal`] closes what only this ledger may read again, and [`problem`] says why a call was not done; only `status` makes a [`tonic::Status`] of a problem.
 
 pub mod answer;
+mod bindings;
 pub mod codec;
 pub mod contents;
 pub mod cursor;
 mod frames;
 pub mod identity;
 pub mod lifecycle;
-mod links;
 mod metadata;
 pub mod namespace;
 pub mod page_token;

@@ -149,6 +149,7 @@ fn built_in(name: &LifecycleName) -> Option<v1::Lifecycle> {
 
 /// Whether a command starts a run with a lifecycle that is built in: its newest version, or its first.
 pub(super) fn names_built_in(command: &Command) -> bool {
-    let Ask::Start(Start { lifecycle: Some(LifecycleName { name, version }), .. }) = &command.ask else { return false };
+    let Ask::Start(Start { position, .. }) = &command.ask else { return false };
+    let Some(LifecycleName { name, version }) = &position.lifecycle else { return false };
     version.is_none_or(|version| version == 1) && declaration::built_in(name).is_some()
 }

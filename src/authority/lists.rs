@@ -334,7 +334,7 @@ mod tests {
             archived_at: None,
             purged_at: None,
             agent_id: None,
-            links: crate::domain::Links::default(),
+            bindings: crate::domain::Bindings::default(),
             ending: crate::domain::Ending::default(),
             supervision: crate::domain::Supervision::default(),
             refinements: None,

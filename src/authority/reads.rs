@@ -96,7 +96,7 @@ impl Authority {
                 let unreadable = |error| unreadable("CheckTransition", &key, &error);
                 let read = self.reads.run(call.key, &key).await.map_err(unreadable)?;
                 let run = read.as_ref().map(|read| &read.run);
-                let pinned = run.and_then(|run| run.refinements.as_ref()?.lifecycle.as_ref());
+                let pinned = run.and_then(|run| run.position()?.lifecycle.as_ref());
                 let declared = match pinned {
                     None => None,
                     Some(pin) => {

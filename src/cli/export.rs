@@ -317,7 +317,7 @@ impl Export {
             for event in &page {
                 revision = event.revision;
                 let changes = &event.changes;
-                links.change(changes.task_thread_id.as_deref(), changes.links.audit_session_id.as_deref());
+                links.change(changes.task_thread_id.as_deref(), changes.bindings.audit_session_id.as_deref());
                 if self.in_time(event.at) && self.wanted.iter().all(|wanted| links.has(wanted)) {
                     self.write(event, &links).await?;
                 }
@@ -366,9 +366,10 @@ impl Export {
     async fn beside(&self, event: &Event) -> Result<Beside, Ended> {
         let refinements = event.changes.refinements.as_deref();
         let late = event.changes.supervision.late_report.as_ref().and_then(|report| report.result);
-        let has_result = late.is_some() || refinements.is_some_and(|refinements| refinements.result.is_some());
+        let has_result =
+            late.is_some() || refinements.is_some_and(|refinements| refinements.attachments.result.is_some());
         let asked = contents::Beside {
-            input: refinements.is_some_and(|refinements| refinements.input.is_some()),
+            input: refinements.is_some_and(|refinements| refinements.attachments.input.is_some()),
             results: [has_result.then_some(event.revision), None],
             links: 0,
         };

@@ -8,10 +8,9 @@ mod suspension;
 pub use self::brought::{Brought, Terms};
 pub use self::facts::{Asker, Basis, Facts, LeaseRow};
 pub use self::suspension::{Resume, Suspend, SuspensionTerms};
-use super::lifecycle::{LifecycleName, LimitThen};
 use super::{
-    Content, Ending, Labels, LabelsChange, LeaseEpoch, Link, LinksChange, MaxRunning, Metadata, Priority, Redaction,
-    Request, RunId, Take,
+    BindingsChange, Content, Ending, Labels, LabelsChange, LeaseEpoch, Link, MaxRunning, Metadata, Origin, PositionAsk,
+    Priority, Redaction, Request, Take,
 };
 
 /// The ask of a command.
@@ -58,8 +57,8 @@ pub struct Start {
     pub task_thread_id: String,
     /// The owner; none: the acting agent.
     pub agent_id: Option<String>,
-    /// The run's route and its links.
-    pub links: LinksChange,
+    /// What the run is bound to outside the ledger.
+    pub bindings: BindingsChange,
     /// The labels.
     pub labels: Labels,
     /// The bridge's own data.
@@ -72,18 +71,10 @@ pub struct Start {
     pub run_timeout_ms: Option<u64>,
     /// What whoever executes the run must know.
     pub input: Option<Content>,
-    /// The run that started this one.
-    pub parent_run_id: Option<RunId>,
-    /// The run that this one goes on with.
-    pub continues_run_id: Option<RunId>,
-    /// The lifecycle that the run is to be pinned to.
-    pub lifecycle: Option<LifecycleName>,
-    /// The phase that the run is in from now on.
-    pub phase: Option<String>,
-    /// The highest iteration that the run may come to.
-    pub max_iterations: Option<u32>,
-    /// What happens to the run above that.
-    pub max_iterations_then: Option<LimitThen>,
+    /// The runs that the run comes from.
+    pub origin: Origin,
+    /// Where the run is to stand.
+    pub position: PositionAsk,
     /// The run's priority among those that wait for a claim.
     pub priority: Option<Priority>,
 }
@@ -93,8 +84,8 @@ pub struct Start {
 pub struct Update {
     /// The lease that the caller holds.
     pub lease_epoch: Option<LeaseEpoch>,
-    /// The run's route and its links.
-    pub links: LinksChange,
+    /// What the run is bound to outside the ledger.
+    pub bindings: BindingsChange,
     /// The labels.
     pub labels: LabelsChange,
     /// Merge patch on the metadata.
@@ -103,10 +94,8 @@ pub struct Update {
     pub result: Option<Content>,
     /// Links to be added.
     pub added: Vec<Link>,
-    /// The phase that the run is in from now on.
-    pub phase: Option<String>,
-    /// The iteration that the run has come to.
-    pub iteration: Option<u32>,
+    /// Where the run is to stand.
+    pub position: PositionAsk,
     /// What is said of the suspension that the phase brings.
     pub suspension: SuspensionTerms,
     /// The run's priority among those that wait for a claim.
@@ -132,8 +121,8 @@ pub struct Complete {
     pub result: Option<Content>,
     /// Links to be added.
     pub added: Vec<Link>,
-    /// The phase that the run is in from now on.
-    pub phase: Option<String>,
+    /// Where the run is to stand.
+    pub position: PositionAsk,
 }
 
 /// The fields of an abort or a failure.
@@ -145,8 +134,8 @@ pub struct End {
     pub why: Ending,
     /// What came of the run until then.
     pub result: Option<Content>,
-    /// The phase that the run is in from now on.
-    pub phase: Option<String>,
+    /// Where the run is to stand.
+    pub position: PositionAsk,
 }
 
 /// The fields of a claim.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::context::{AppliedRequest, Context};
 use super::decide::{decide, masked};
-use super::decision::{AppliedRequest, Context, Decision};
+use super::decision::Decision;
 use super::sides::{self, Applied, SideWrites, Sides, Wanted};
 use super::{
     Basis, Command, Content, Disposition, Event, LedgerEpoch, LifecycleKey, Metadata, NewEvent, Position, Refusal,

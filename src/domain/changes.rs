@@ -1,8 +1,8 @@
 //! The changes of a run by an event, in the run's parts.
 
 use super::form::object;
-use super::run::labels_weight;
-use super::{Ending, LabelsChange, LinksChange, Metadata, Redaction, RefinementsChange, SupervisionChange};
+use super::parts::texts;
+use super::{BindingsChange, Ending, LabelsChange, Metadata, Redaction, RefinementsChange, SupervisionChange};
 
 /// The fields that an event set. The serde form is one flat object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,8 +11,8 @@ pub struct Changes {
     pub task_thread_id: Option<String>,
     /// The owner: set at creation, when a pending run without an owner starts, or by a claim.
     pub agent_id: Option<String>,
-    /// The run's route and its links.
-    pub links: LinksChange,
+    /// What it is bound to outside the ledger.
+    pub bindings: BindingsChange,
     /// The reason for which the run was aborted or failed.
     pub ending: Ending,
     /// The labels.
@@ -30,7 +30,7 @@ pub struct Changes {
 object!(Changes {
     task_thread_id: "taskThreadId",
     agent_id: "agentId",
-    links,
+    bindings,
     ending,
     labels,
     metadata: "metadata",
@@ -42,12 +42,45 @@ object!(Changes {
 impl Changes {
     /// About how many bytes it takes in memory, beside its own size.
     pub(super) fn weight(&self) -> usize {
-        [&self.task_thread_id, &self.agent_id].into_iter().flatten().map(String::len).sum::<usize>()
-            + self.links.weight()
-            + self.ending.weight()
-            + labels_weight(&self.labels.set)
-            + self.metadata.weight()
-            + self.redaction.as_ref().map_or(0, |redaction| redaction.weight())
-            + self.refinements.as_ref().map_or(0, |refinements| refinements.weight())
+        let Self {
+            task_thread_id,
+            agent_id,
+            bindings,
+            ending,
+            labels,
+            metadata,
+            supervision: _,
+            redaction,
+            refinements,
+        } = self;
+        texts::weight([task_thread_id, agent_id])
+            + bindings.weight()
+            + ending.weight()
+            + labels.weight()
+            + metadata.weight()
+            + redaction.as_ref().map_or(0, |redaction| redaction.weight())
+            + refinements.as_ref().map_or(0, |refinements| refinements.weight())
+    }
+
+    /// Takes out what stands at the paths of a redaction, and tells how many values of the metadata and reasons these were:
+    /// links and contents are counted where they stand.
+    pub(super) fn take_out(&mut self, by: &Redaction) -> u64 {
+        let Self {
+            task_thread_id: _,
+            agent_id: _,
+            bindings,
+            ending,
+            labels: _,
+            metadata,
+            supervision,
+            redaction,
+            refinements,
+        } = self;
+        bindings.take_out(by)
+            + ending.take_out(by)
+            + metadata.take_out(by)
+            + supervision.take_out(by)
+            + redaction.as_mut().map_or(0, |redaction| redaction.take_out(by))
+            + RefinementsChange::take_out(refinements, by)
     }
 }

@@ -1,11 +1,13 @@
 //! Checks: a transition is tried on a run without making it.
 
+use super::context::Context;
 use super::decide::{ITERATION_LIMIT, decide};
-use super::decision::{Context, Decision};
+use super::decision::Decision;
 use super::evolve::evolve;
 use super::{
     Agents, Ask, Cause, Changes, Command, Complete, Disposition, End, Event, EventType, Found, Lifecycle,
-    LifecycleFound, Namespace, Principal, Refusal, Revision, Run, RunId, RunKey, Start, Status, Time, Update,
+    LifecycleFound, Namespace, PositionAsk, Principal, Refusal, Revision, Run, RunId, RunKey, Start, Status, Time,
+    Update,
 };
 
 /// The result that the RPC which leads to a status would have on a run as it is.
@@ -39,22 +41,23 @@ pub fn check_run(
     agents: Agents,
 ) -> Check {
     let Transition { to, phase } = transition;
+    let position = PositionAsk { phase, ..PositionAsk::default() };
     // The check asks as the lease's holder would, since only a real request says who calls.
     let lease_epoch = run.map(|run| run.supervision.epoch());
     let start = |deferred| {
         // The check takes the identity from an existing run, so that no conflict is found there.
         let task_thread_id = run.map(|run| run.task_thread_id.clone()).unwrap_or_default();
-        Ask::Start(Start { deferred, task_thread_id, phase: phase.clone(), ..Start::default() })
+        Ask::Start(Start { deferred, task_thread_id, position: position.clone(), ..Start::default() })
     };
     let mut command = Command {
         key: key.clone(),
         ask: match to {
-            None => Ask::Update(Update { lease_epoch, phase, ..Update::default() }),
+            None => Ask::Update(Update { lease_epoch, position, ..Update::default() }),
             Some(Status::Pending) => start(true),
             Some(Status::Running) => start(false),
-            Some(Status::Completed) => Ask::Complete(Complete { lease_epoch, phase, ..Complete::default() }),
-            Some(Status::Aborted) => Ask::Abort(End { phase, ..End::default() }),
-            Some(Status::Failed) => Ask::Fail(End { lease_epoch, phase, ..End::default() }),
+            Some(Status::Completed) => Ask::Complete(Complete { lease_epoch, position, ..Complete::default() }),
+            Some(Status::Aborted) => Ask::Abort(End { position, ..End::default() }),
+            Some(Status::Failed) => Ask::Fail(End { lease_epoch, position, ..End::default() }),
         },
         oversize: Vec::new(),
         prepared: crate::domain::Prepared::default(),
@@ -91,7 +94,7 @@ pub fn check_run(
 /// Whether a step above a limit of iterations ends the run, or suspends it.
 fn is_at_limit(run: Option<&Run>, event: &Event) -> bool {
     let was_suspended = run.and_then(Run::suspension).is_some();
-    let suspension = event.changes.refinements.as_ref().and_then(|change| change.suspension.as_ref());
+    let suspension = event.changes.refinements.as_ref().and_then(|change| change.rest.suspension.as_ref());
     let is_ended = event.changes.ending.reason_code.as_deref() == Some(ITERATION_LIMIT);
     is_ended || (!was_suspended && suspension.is_some_and(|suspension| suspension.by_limit))
 }
@@ -99,7 +102,7 @@ fn is_at_limit(run: Option<&Run>, event: &Event) -> bool {
 /// The refusal of a step above a limit of iterations that ends or suspends the run instead.
 fn above_limit(run: Option<&Run>) -> Refusal {
     let run = run.expect("a run ends that is there");
-    let stands = run.refinements.as_ref();
+    let stands = run.position();
     let max_iterations = stands.and_then(|stands| stands.max_iterations).unwrap_or_default();
     let iteration = stands.map_or(0, |stands| stands.iteration).saturating_add(1);
     Refusal::IterationLimit { iteration, max_iterations, run: run.summary() }
@@ -108,7 +111,7 @@ fn above_limit(run: Option<&Run>) -> Refusal {
 /// The phases that may follow a run's by its lifecycle, without the one that would begin an iteration above its limit.
 #[must_use]
 pub fn next_phases(run: &Run, lifecycle: &Lifecycle) -> Vec<String> {
-    let stands = run.refinements.as_deref();
+    let stands = run.position();
     let phase = stands.and_then(|stands| stands.phase.as_deref());
     let is_at_limit = stands.is_some_and(|stands| stands.max_iterations.is_some_and(|max| stands.iteration >= max));
     let may = |to: &&str| !(is_at_limit && lifecycle.iterates(phase, to));

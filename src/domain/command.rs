@@ -5,7 +5,7 @@ mod prepared;
 
 pub(in crate::domain) use self::prepared::Masked;
 pub use self::prepared::Prepared;
-use super::{Agents, Ask, Principal, Revision, RunKey, TraceContext, Violation};
+use super::{Agents, Ask, Principal, Request, Revision, RunKey, TraceContext, Violation};
 
 /// One mutation, validated as far as it can be without the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,13 +45,4 @@ impl Command {
     pub fn weight(&self) -> usize {
         size_of::<Self>() + self.key.run_id.len() + self.ask.weight() + self.prepared.weight()
     }
-}
-
-/// The part of an applied call that the authority remembers, to recognise its retry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The caller's `request_id`.
-    pub id: String,
-    /// See [`Command::digest`].
-    pub digest: [u8; 32],
 }

@@ -20,7 +20,8 @@ use self::lease::holds_lease;
 pub use self::masking::masked;
 use self::origin::same_identity;
 use self::owner::{confined, owned, owned_by};
-pub use super::decision::{AppliedRequest, Context, Decision};
+pub use super::context::{AppliedRequest, Context};
+pub use super::decision::Decision;
 use super::evolve::evolve;
 use super::limits::{LABELS_MAX, LINKS_MAX, METADATA_BYTES_MAX};
 use super::{
@@ -189,7 +190,7 @@ fn at_revision(run: Option<&Run>, command: &Command) -> Result<(), Refusal> {
 
 /// Refuses what would take the run beyond its limits.
 fn within_limits(run: &Run, changes: &Changes) -> Result<(), Refusal> {
-    let adds_links = changes.refinements.as_ref().is_some_and(|refinements| !refinements.links.is_empty());
+    let adds_links = changes.refinements.as_ref().is_some_and(|refinements| !refinements.attachments.links.is_empty());
     let links = if adds_links { usize::try_from(run.all_links()).unwrap_or(usize::MAX) } else { 0 };
     let bytes = if changes.metadata.is_empty() { 0 } else { run.metadata.bytes() };
     let violations: Vec<_> = [

@@ -1,14 +1,16 @@
 //! The fold: an event makes a run. The fold is pure and total: any event applies to any run.
 
-use super::run::set;
+use super::parts::texts::set;
 use super::steady::shift;
-use super::{Event, EventType, Refinements, Revision, Run, Status};
+use super::{Changes, Event, EventType, Refinements, Revision, Run, Status};
 
 /// The run right after the event.
 #[must_use]
 pub fn evolve(run: Option<Run>, event: &Event) -> Run {
     let mut run = run.unwrap_or_else(|| Run::new(event.key.clone(), event.to, event.at));
-    let changes = &event.changes;
+    let happened = event.happened();
+    let Changes { task_thread_id, agent_id, bindings, ending, labels, metadata, supervision, redaction, refinements } =
+        &event.changes;
     keep_deadlines(&mut run, event);
     run.status = event.to;
     run.revision = event.revision;
@@ -25,27 +27,28 @@ pub fn evolve(run: Option<Run>, event: &Event) -> Run {
     if event.event_type == EventType::Restored {
         run.archived_at = None;
     }
-    if let Some(task_thread_id) = &changes.task_thread_id {
+    if let Some(task_thread_id) = task_thread_id {
         run.task_thread_id.clone_from(task_thread_id);
     }
-    set(&mut run.agent_id, changes.agent_id.as_ref());
-    run.links.fold(&changes.links);
-    run.ending.fold(&changes.ending);
-    changes.labels.fold_into(&mut run.labels);
+    set(&mut run.agent_id, agent_id.as_ref());
+    run.bindings.fold(bindings);
+    run.ending.fold(ending);
+    labels.fold_into(&mut run.labels);
+    // How long the run was at rest is told by what it was before these two are folded, and by what it is after.
     let rested_since = run.rests_since();
-    run.supervision.fold(event);
-    Refinements::fold(&mut run.refinements, event);
+    run.supervision.fold(supervision, happened);
+    Refinements::fold(&mut run.refinements, refinements.as_deref(), happened);
     if let Some(since) = rested_since
         && event.to == Status::Running
         && run.rests_since() != rested_since
     {
         run.supervision.rest_micros += event.at.micros() - since.micros();
     }
-    if !changes.metadata.is_empty() {
-        run.metadata = run.metadata.merged(&changes.metadata);
+    if !metadata.is_empty() {
+        run.metadata = run.metadata.merged(metadata);
     }
-    if let Some(redaction) = &changes.redaction {
-        redaction.of_run(&mut run);
+    if let Some(redaction) = redaction {
+        run.take_out(redaction);
     }
     run
 }
@@ -58,10 +61,13 @@ fn keep_deadlines(run: &mut Run, event: &Event) {
         return;
     }
     if !is_new && run.status == Status::Running {
-        let shift = shift(run, event);
+        let noted = run.supervision.steady_ahead_micros;
+        let shift = shift((run.updated_at, noted), (event.at, event.steady_ahead_micros));
         let is_at_rest = run.is_at_rest();
         run.supervision.reckon_anew(shift, is_at_rest);
-        Refinements::reckon_anew(&mut run.refinements, shift);
+        if let Some(refinements) = run.refinements.as_mut().filter(|_| shift != 0) {
+            refinements.rest.reckon_anew(shift);
+        }
     }
     run.supervision.steady_ahead_micros = event.steady_ahead_micros;
 }

@@ -26,6 +26,16 @@ pub(crate) trait Form {
     fn read<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error>;
 }
 
+impl<F: Form + Clone> Form for Cow<'_, F> {
+    fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        (**self).write(map)
+    }
+
+    fn read<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error> {
+        self.to_mut().read(name, map)
+    }
+}
+
 /// What is not written where nothing is in it.
 pub(crate) trait Blank {
     /// Whether nothing is in it.
@@ -86,30 +96,6 @@ impl Blank for i64 {
     }
 }
 
-/// Reads a whole object. A name that is there twice would lose what was said first.
-pub(crate) fn read_all<'de, M: MapAccess<'de>>(
-    required: &[&'static str],
-    mut map: M,
-    mut read: impl FnMut(&str, &mut M) -> Result<bool, M::Error>,
-) -> Result<(), M::Error> {
-    let mut seen = 0_u32;
-    while let Some(Name(name)) = map.next_key()? {
-        if let Some(nth) = required.iter().position(|required| *required == name) {
-            if seen & 1 << nth != 0 {
-                return Err(Error::duplicate_field(required[nth]));
-            }
-            seen |= 1 << nth;
-        }
-        if !read(&name, &mut map)? {
-            return Err(Error::custom(format_args!("unknown field `{name}`")));
-        }
-    }
-    match required.iter().enumerate().find(|(nth, _)| seen & 1 << nth == 0) {
-        Some((_, name)) => Err(Error::missing_field(name)),
-        None => Ok(()),
-    }
-}
-
 /// A name of a field, which is borrowed where the text allows.
 struct Name<'de>(Cow<'de, str>);
 
@@ -137,29 +123,43 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
-/// Reads an object of a map of its own.
+/// Reads an object. A name that is there twice would lose what was said first.
 pub(crate) fn read_object<'de, F: Form, D: Deserializer<'de>>(
     form: F,
     required: &'static [&'static str],
     deserializer: D,
 ) -> Result<F, D::Error> {
-    struct Object<F>(F, &'static [&'static str]);
+    deserializer.deserialize_map(Object(form, required))
+}
 
-    impl<'de, F: Form> Visitor<'de> for Object<F> {
-        type Value = F;
+struct Object<F>(F, &'static [&'static str]);
 
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("an object")
-        }
+impl<'de, F: Form> Visitor<'de> for Object<F> {
+    type Value = F;
 
-        fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<F, M::Error> {
-            let Self(mut form, required) = self;
-            read_all(required, map, |name, map| form.read(name, map))?;
-            Ok(form)
-        }
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
     }
 
-    deserializer.deserialize_map(Object(form, required))
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<F, M::Error> {
+        let Self(mut form, required) = self;
+        let mut seen = 0_u32;
+        while let Some(Name(name)) = map.next_key()? {
+            if let Some(nth) = required.iter().position(|required| *required == name) {
+                if seen & 1 << nth != 0 {
+                    return Err(Error::duplicate_field(required[nth]));
+                }
+                seen |= 1 << nth;
+            }
+            if !form.read(&name, &mut map)? {
+                return Err(Error::custom(format_args!("unknown field `{name}`")));
+            }
+        }
+        match required.iter().enumerate().find(|(nth, _)| seen & 1 << nth == 0) {
+            Some((_, name)) => Err(Error::missing_field(name)),
+            None => Ok(form),
+        }
+    }
 }
 
 /// Names the fields of a struct, in the order in which they are written: `field: "name"`, which is left out where it is
@@ -196,8 +196,10 @@ macro_rules! form {
             return Ok(true);
         }
     };
-    ($type:ident { $($field:ident $(: $name:literal $($must:ident)?)?),* $(; $($skipped:ident),+)? }) => {
-        impl $crate::domain::form::Form for $type {
+    ($type:ident $(<$life:lifetime>)? {
+        $($field:ident $(: $name:literal $($must:ident)?)?),* $(; $($skipped:ident),+)?
+    }) => {
+        impl$(<$life>)? $crate::domain::form::Form for $type$(<$life>)? {
             fn write<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
                 let Self { $($field,)* $($($skipped: _,)+)? } = self;
                 $($crate::domain::form::form!(@write map $field $($name $($must)?)?);)*
@@ -215,10 +217,10 @@ macro_rules! form {
 /// The same, of a struct that is an object of its own: with what it is before anything of it was read, and the names that
 /// must be there.
 macro_rules! object {
-    ($unread:expr, [$($required:literal),*], $type:ident { $($fields:tt)* }) => {
-        $crate::domain::form::form!($type { $($fields)* });
+    ($unread:expr, [$($required:literal),*], $type:ident $(<$life:lifetime>)? { $($fields:tt)* }) => {
+        $crate::domain::form::form!($type $(<$life>)? { $($fields)* });
 
-        impl serde::Serialize for $type {
+        impl$(<$life>)? serde::Serialize for $type$(<$life>)? {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 use serde::ser::SerializeMap as _;
                 let mut map = serializer.serialize_map(None)?;
@@ -227,7 +229,7 @@ macro_rules! object {
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $type {
+        impl<'de $(, $life)?> serde::Deserialize<'de> for $type$(<$life>)? {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 $crate::domain::form::read_object($unread, &[$($required),*], deserializer)
             }

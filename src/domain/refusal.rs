@@ -4,6 +4,7 @@
 use super::lifecycle::{LifecycleId, LifecycleName, Requirement};
 use super::{
     Claimed, LeaseEpoch, MaxRunning, Namespace, Revision, Run, RunId, RunKey, Status, Summary, Suspension, Time,
+    Violation,
 };
 
 /// A command's typed refusal. A refused command changes nothing.
@@ -309,22 +310,4 @@ pub enum Cause {
     Lifecycle,
     /// What the call says, or brings too little of; or the room that other runs leave.
     Call,
-}
-
-/// A violation: one field that is wrong in a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The request's field, such as `labels["key"]`.
-    pub field: String,
-    /// The fault, with the limit.
-    pub description: String,
-    /// The keys that lead to the value that is at fault, within an object that may be masked; none: masking mends nothing.
-    pub within: Option<Vec<String>>,
-}
-
-impl Violation {
-    /// A violation of a field's rule.
-    pub fn new(field: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { field: field.into(), description: description.into(), within: None }
-    }
 }

@@ -1,25 +1,15 @@
 //! The run: the fold of its events.
 
-mod ending;
-mod labels;
-mod lease;
-mod links;
 mod refinements;
+mod standing;
 mod supervision;
-mod suspension;
 
-pub use self::ending::Ending;
-pub(super) use self::labels::weight as labels_weight;
-pub use self::labels::{Labels, LabelsChange};
-pub use self::lease::{HeldLease, Lease, Progress, Renewal};
-pub(super) use self::links::set;
-pub use self::links::{Links, LinksChange, Route};
-pub use self::refinements::{Refinements, RefinementsChange, ResultDigest};
-pub use self::supervision::{AbortRequest, Executor, LateReport, Supervision, SupervisionChange};
-pub use self::suspension::{Rest, Resumption, Suspension};
+pub use self::refinements::{Refinements, RefinementsChange};
+pub use self::supervision::{Supervision, SupervisionChange};
 use super::form::{Blank, object};
 use super::limits::SUMMARY_REASON_BYTES_MAX;
-use super::{Metadata, Namespace, Revision, RunId, RunKey, Status, Time};
+use super::parts::{labels, texts};
+use super::{Bindings, Ending, Labels, Metadata, Namespace, Redaction, Revision, RunId, RunKey, Status, Time};
 
 /// One run. The serde form is the bridges' envelope without the metadata, as the ledger's keyframes keep it.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,8 +39,8 @@ pub struct Run {
     pub purged_at: Option<Time>,
     /// The owner.
     pub agent_id: Option<String>,
-    /// The run's route and its links.
-    pub links: Links,
+    /// What it is bound to outside the ledger.
+    pub bindings: Bindings,
     /// The reason for which the run was aborted or failed.
     pub ending: Ending,
     /// The labels, for filtering.
@@ -78,7 +68,7 @@ object!(
         completed_at: "completedAt",
         archived_at: "archivedAt",
         agent_id: "agentId",
-        links,
+        bindings,
         ending,
         labels: "labels",
         supervision: "supervision",
@@ -110,7 +100,7 @@ impl Run {
             archived_at: None,
             purged_at: None,
             agent_id: None,
-            links: Links::default(),
+            bindings: Bindings::default(),
             ending: Ending::default(),
             labels: Labels::new(),
             supervision: Supervision::default(),
@@ -129,7 +119,7 @@ impl Run {
     #[must_use]
     pub fn all_links(&self) -> u32 {
         let late = self.supervision.late_report.as_ref().map_or(0, |report| report.links);
-        self.refinements.as_ref().map_or(0, |refinements| refinements.links) + late
+        self.refinements.as_ref().map_or(0, |refinements| refinements.attachments.links) + late
     }
 
     /// The run without its metadata.
@@ -165,16 +155,66 @@ impl Run {
     /// The approximate number of bytes that the run takes in memory: for bounds on queues and caches.
     #[must_use]
     pub fn weight(&self) -> usize {
+        let Self {
+            task_thread_id,
+            run_id,
+            agent_id,
+            bindings,
+            ending,
+            labels,
+            supervision,
+            refinements,
+            metadata,
+            namespace: _,
+            status: _,
+            revision: _,
+            started_at: _,
+            updated_at: _,
+            running_at: _,
+            completed_at: _,
+            archived_at: _,
+            purged_at: _,
+        } = self;
         size_of::<Self>()
-            + self.task_thread_id.len()
-            + self.run_id.len()
-            + self.agent_id.as_ref().map_or(0, String::len)
-            + self.links.weight()
-            + self.ending.weight()
-            + labels_weight(&self.labels)
-            + self.supervision.weight()
-            + self.refinements.as_ref().map_or(0, |refinements| refinements.weight())
-            + self.metadata.weight()
+            + task_thread_id.len()
+            + run_id.len()
+            + texts::weight([agent_id])
+            + bindings.weight()
+            + ending.weight()
+            + labels::weight(labels)
+            + supervision.weight()
+            + refinements.as_ref().map_or(0, |refinements| refinements.weight())
+            + metadata.weight()
+    }
+
+    /// Takes out what stands at the paths of a redaction. The result is the same whether it was taken out of the run's events
+    /// before.
+    pub(super) fn take_out(&mut self, redaction: &Redaction) {
+        let Self {
+            bindings,
+            ending,
+            supervision,
+            refinements,
+            metadata,
+            labels: _,
+            task_thread_id: _,
+            run_id: _,
+            agent_id: _,
+            namespace: _,
+            status: _,
+            revision: _,
+            started_at: _,
+            updated_at: _,
+            running_at: _,
+            completed_at: _,
+            archived_at: _,
+            purged_at: _,
+        } = self;
+        bindings.take_out(redaction);
+        ending.take_out(redaction);
+        supervision.take_out(redaction);
+        Refinements::take_out(refinements, redaction);
+        metadata.take_out(redaction);
     }
 }
 

@@ -16,11 +16,10 @@ mod side;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use self::claims::Claimed;
 use self::lifecycles::{Declared, LifecycleFound, LifecycleKey, Lifecycles};
 use self::namespaces::NamespaceFound;
 pub use self::side::{Applied, Side};
-use super::{Ask, Command, Hash, HeldLease, Run, RunId, RunWrite, Time};
+use super::{Ask, Claimed, Command, Hash, HeldLease, Run, RunId, RunWrite, Time};
 
 /// Hands all sides to a macro. In this order a store takes the rows that commits of several shards share, then the rows
 /// of the shard, and writes all.
@@ -124,7 +123,7 @@ each_side!(sides);
 pub struct Found<'a> {
     /// The run's lease as it is kept; none where the command is not decided on it.
     pub lease: Option<HeldLease>,
-    /// The runs that count towards the command's [`MaxRunning`](max_running::MaxRunning).
+    /// The runs that count towards the command's [`MaxRunning`](super::MaxRunning).
     pub running: &'a [RunId],
     /// The claim of the command's [claim request](crate::domain::ask::Brought::claim_request).
     pub claimed: Option<&'a Claimed>,

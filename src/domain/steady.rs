@@ -18,7 +18,7 @@
 //! - As long as the store's clock is not set, no event is earlier than the last event of its shard, and each event is
 //!   later than every event of any shard that was acknowledged before the event's call was sent.
 
-use super::{Event, Run, Time};
+use super::Time;
 
 /// The difference between the clocks from which on it counts, in microseconds: less than people notice, and more than the
 /// clocks of two machines and the estimate of one by the other differ.
@@ -90,11 +90,11 @@ impl Steady {
         if at > clock { passed } else { passed.max(self.now.plus_micros(at.plus_ms(keep_ms).since(clock))) }
     }
 
-    /// By how much this clock was ahead of a run's times. A run without a note whose newest event has not happened yet is
+    /// By how much this clock was ahead of the times of a run with this newest event and note. A run without a note whose newest event has not happened yet is
     /// older than the ledger's steady clock, and was written while the store's clock was ahead: it is taken to have been
     /// written when the ledger got the steady clock.
-    pub(super) fn ahead_of_run(self, run: &Run) -> i64 {
-        self.of_event(run.updated_at, run.supervision.steady_ahead_micros).since(run.updated_at)
+    pub(super) fn ahead_of_run(self, updated_at: Time, noted: i64) -> i64 {
+        self.of_event(updated_at, noted).since(updated_at)
     }
 }
 
@@ -108,10 +108,10 @@ pub fn after_all(clock: Time, last: Option<Time>, elsewhere: Option<Time>) -> Ti
     [last, elsewhere].into_iter().flatten().fold(clock, Time::max)
 }
 
-/// The change of a run's deadlines, in microseconds, where an event notes another difference of the clocks than those
-/// before: so they come when their time has passed by the steady clock. No event is before the one that it follows: where the
+/// The change of a run's deadlines, in microseconds, where an event notes another difference of the clocks than the one
+/// before, both with their times: so they come when their time has passed by the steady clock. No event is before the one that it follows: where the
 /// notes say so, the older one is wrong.
-pub(super) fn shift(run: &Run, event: &Event) -> i64 {
-    let at_most = event.at.since(run.updated_at) + event.steady_ahead_micros;
-    run.supervision.steady_ahead_micros.min(at_most) - event.steady_ahead_micros
+pub(super) fn shift((before, noted_before): (Time, i64), (at, noted): (Time, i64)) -> i64 {
+    let at_most = at.since(before) + noted;
+    noted_before.min(at_most) - noted
 }

@@ -4,7 +4,7 @@
 //! conclusion that the authority draws from a worker's silence is marked as `presumed`: the worker may know better, and
 //! so a late report may follow such an end.
 
-use super::decision::Context;
+use super::context::Context;
 use super::{EventType, Run, Status, Time};
 
 /// The reason for which the authority ends a run.
@@ -33,7 +33,7 @@ impl Due {
         let attended =
             |at: Option<Time>| at.filter(|_| context.sides.acts_from.is_some_and(|from| from <= context.steady.now));
         // Deadlines are told by the store's clock as it was set then; leases have times of the steady clock.
-        let ahead = context.steady.ahead_of_run(run);
+        let ahead = context.steady.ahead_of_run(run.updated_at, run.supervision.steady_ahead_micros);
         let ends: [(Option<Time>, Self); 3] = match (run.status, &run.supervision.ready, run.suspension()) {
             (Status::Pending, _, _) => {
                 [(run.supervision.start_deadline, Self::NotStarted), (grace, Self::GraceOver), nothing]

@@ -276,10 +276,10 @@ fn of_what_never_changes(filter: &Filter) -> Filter {
 /// Drops a filter's conditions on fields that an event set. The status has its own place in an event.
 fn forget_changed(filter: &mut Filter, changes: &Changes) {
     let Filter { agent_id, workflow_id, audit_session_id, route, labels, phase, .. } = filter;
-    phase.take_if(|_| changes.refinements.as_ref().is_some_and(|change| change.phase.is_some()));
+    phase.take_if(|_| changes.refinements.as_ref().is_some_and(|change| change.position.phase.is_some()));
     agent_id.take_if(|_| changes.agent_id.is_some());
-    workflow_id.take_if(|_| changes.links.workflow_id.is_some());
-    audit_session_id.take_if(|_| changes.links.audit_session_id.is_some());
-    route.take_if(|_| changes.links.route.is_some());
+    workflow_id.take_if(|_| changes.bindings.workflow_id.is_some());
+    audit_session_id.take_if(|_| changes.bindings.audit_session_id.is_some());
+    route.take_if(|_| changes.bindings.route.is_some());
     labels.retain(|key, _| !changes.labels.set.contains_key(key) && !changes.labels.remove.contains(key));
 }

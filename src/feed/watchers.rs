@@ -148,14 +148,15 @@ fn asked(filter: &Filter) -> impl Iterator<Item = Value<'_>> {
 /// The values that a run has.
 fn had(run: &Run) -> impl Iterator<Item = Value<'_>> {
     let thread = Some(Value::TaskThread(&run.task_thread_id));
-    let audit_session = run.links.audit_session_id.as_deref().map(Value::AuditSession);
-    let workflow = run.links.workflow_id.as_deref().map(Value::Workflow);
+    let audit_session = run.bindings.audit_session_id.as_deref().map(Value::AuditSession);
+    let workflow = run.bindings.workflow_id.as_deref().map(Value::Workflow);
     let agent = run.agent_id.as_deref().map(Value::Agent);
     let labels = run.labels.iter().map(|(key, value)| Value::Label(key, value));
-    let route = run.links.route.map(Value::Route);
+    let route = run.bindings.route.map(Value::Route);
     let refinements = run.refinements.as_deref();
-    let parent = refinements.and_then(|refinements| refinements.parent_run_id.as_deref()).map(Value::Parent);
-    let continued = refinements.and_then(|refinements| refinements.continues_run_id.as_deref()).map(Value::Continued);
+    let parent = refinements.and_then(|refinements| refinements.origin.parent_run_id.as_deref()).map(Value::Parent);
+    let continued =
+        refinements.and_then(|refinements| refinements.origin.continues_run_id.as_deref()).map(Value::Continued);
     [continued, parent, thread, audit_session, workflow, agent]
         .into_iter()
         .flatten()

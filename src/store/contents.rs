@@ -23,8 +23,8 @@ impl Beside {
         let refinements = run.refinements.as_deref();
         let late = run.supervision.late_report.as_ref().and_then(|report| report.result);
         Self {
-            input: refinements.is_some_and(|refinements| refinements.input.is_some()),
-            results: [refinements.and_then(|refinements| refinements.result), late]
+            input: refinements.is_some_and(|refinements| refinements.attachments.input.is_some()),
+            results: [refinements.and_then(|refinements| refinements.attachments.result), late]
                 .map(|result| Some(result?.revision)),
             links: run.all_links(),
         }

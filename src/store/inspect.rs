@@ -133,7 +133,7 @@ impl OfRuns {
 /// A link that some runs have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// [`Links::audit_session_id`](crate::domain::Links::audit_session_id) is this.
+    /// [`Bindings::audit_session_id`](crate::domain::Bindings::audit_session_id) is this.
     AuditSession(String),
     /// [`Run::task_thread_id`](crate::domain::Run::task_thread_id) is this.
     TaskThread(String),
@@ -181,7 +181,7 @@ pub struct Extent {
 pub struct Links {
     /// See [`Run::task_thread_id`](crate::domain::Run::task_thread_id).
     pub task_thread_id: String,
-    /// See [`Links::audit_session_id`](crate::domain::Links::audit_session_id).
+    /// See [`Bindings::audit_session_id`](crate::domain::Bindings::audit_session_id).
     pub audit_session_id: Option<String>,
 }
 

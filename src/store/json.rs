@@ -1,13 +1,14 @@
 //! The JSON that both stores keep: the `record`, `metadata`, `labels`, `event` and `keyframe` columns.
 
-use serde::ser::SerializeMap as _;
-use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 use super::scalars::{self, shown};
 use crate::domain::evolve::evolve;
-use crate::domain::form::{Form as _, object};
-use crate::domain::{Ending, Event, Labels, Links, Metadata, Refinements, Revision, Run, RunKey, Supervision, Time};
+use crate::domain::form::object;
+use crate::domain::{Bindings, Ending, Event, Labels, Metadata, Refinements, Revision, Run, RunKey, Supervision, Time};
 
 /// The columns of `runs` that make a run, with its documents as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,58 +99,54 @@ pub struct EventColumns {
 
 /// The fields of a run that `record` keeps: those that no other column has. Each version of a row is written to the
 /// database's log whole, so no field is there twice.
-#[derive(Clone, Copy, Debug)]
-pub struct Record<'a>(&'a Run);
+#[derive(Debug)]
+pub struct Record<'a> {
+    updated_at: Time,
+    running_at: Option<Time>,
+    completed_at: Option<Time>,
+    bindings: Cow<'a, Bindings>,
+    ending: Cow<'a, Ending>,
+    supervision: Option<Cow<'a, Supervision>>,
+    refinements: Option<Cow<'a, Box<Refinements>>>,
+}
+
+object!(Record::unread(), ["updatedAt"], Record<'a> {
+    updated_at: "updatedAt" required,
+    running_at: "runningAt",
+    completed_at: "completedAt",
+    bindings,
+    ending,
+    supervision: "supervision",
+    refinements: "refinements"
+});
 
 impl<'a> Record<'a> {
     /// The fields of a run.
     #[must_use]
     pub fn of(run: &'a Run) -> Self {
-        Self(run)
+        let without_columns =
+            Bindings { route: None, audit_session_id: None, workflow_id: None, ..run.bindings.clone() };
+        Self {
+            updated_at: run.updated_at,
+            running_at: run.running_at,
+            completed_at: run.completed_at,
+            bindings: Cow::Owned(without_columns),
+            ending: Cow::Borrowed(&run.ending),
+            supervision: Some(&run.supervision).filter(|kept| !kept.is_empty()).map(Cow::Borrowed),
+            refinements: run.refinements.as_ref().map(Cow::Borrowed),
+        }
     }
-}
 
-impl Serialize for Record<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Run {
-            updated_at,
-            running_at,
-            completed_at,
-            links,
-            ending,
-            supervision,
-            refinements,
-            // These have columns.
-            task_thread_id: _,
-            run_id: _,
-            namespace: _,
-            status: _,
-            revision: _,
-            started_at: _,
-            archived_at: _,
-            purged_at: _,
-            agent_id: _,
-            labels: _,
-            metadata: _,
-        } = self.0;
-        let links = Links { route: None, audit_session_id: None, workflow_id: None, ..links.clone() };
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("updatedAt", updated_at)?;
-        if let Some(at) = running_at {
-            map.serialize_entry("runningAt", at)?;
+    fn unread() -> Self {
+        Self {
+            updated_at: Time::from_micros(0),
+            running_at: None,
+            completed_at: None,
+            bindings: Cow::default(),
+            ending: Cow::default(),
+            supervision: None,
+            refinements: None,
         }
-        if let Some(at) = completed_at {
-            map.serialize_entry("completedAt", at)?;
-        }
-        links.write(&mut map)?;
-        ending.write(&mut map)?;
-        if !supervision.is_empty() {
-            map.serialize_entry("supervision", supervision)?;
-        }
-        if let Some(refinements) = refinements {
-            map.serialize_entry("refinements", refinements)?;
-        }
-        map.end()
     }
 }
 
@@ -226,7 +223,7 @@ pub fn read_run<T: AsRef<str>>(columns: RunColumns<T>) -> Result<Run, StoreError
         revision,
         started_at,
         agent_id,
-        links: Links { route, audit_session_id, workflow_id, ..Links::default() },
+        bindings: Bindings { route, audit_session_id, workflow_id, ..Bindings::default() },
         ending: Ending::default(),
         labels: labels.unwrap_or_default(),
         metadata: Metadata::default(),
@@ -252,64 +249,29 @@ pub fn with_documents<T: AsRef<str>>(mut run: Run, columns: &RunColumns<T>) -> R
     Ok(run)
 }
 
-/// The contents of `record`, as they are read.
-struct Recorded {
-    updated_at: Time,
-    running_at: Option<Time>,
-    completed_at: Option<Time>,
-    links: Links,
-    ending: Ending,
-    supervision: Supervision,
-    refinements: Option<Box<Refinements>>,
-}
-
-object!(Recorded::unread(), ["updatedAt"], Recorded {
-    updated_at: "updatedAt" required,
-    running_at: "runningAt",
-    completed_at: "completedAt",
-    links,
-    ending,
-    supervision: "supervision",
-    refinements: "refinements"
-});
-
-impl Recorded {
-    fn unread() -> Self {
-        Self {
-            updated_at: Time::from_micros(0),
-            running_at: None,
-            completed_at: None,
-            links: Links::default(),
-            ending: Ending::default(),
-            supervision: Supervision::default(),
-            refinements: None,
-        }
-    }
-}
-
 /// The contents of `record` and `metadata`.
-struct Documents {
-    record: Recorded,
+struct Documents<'a> {
+    record: Record<'a>,
     metadata: Metadata,
 }
 
-impl Documents {
-    fn read<T: AsRef<str>>(key: &RunKey, record: &T, metadata: Option<&T>) -> Result<Self, StoreError> {
+impl<'a> Documents<'a> {
+    fn read<T: AsRef<str>>(key: &RunKey, record: &'a T, metadata: Option<&T>) -> Result<Self, StoreError> {
         let metadata = metadata.map(|metadata| read("runs", "metadata", key, metadata.as_ref())).transpose()?;
         Ok(Self { record: read("runs", "record", key, record.as_ref())?, metadata: metadata.unwrap_or_default() })
     }
 
     fn put_into(self, run: &mut Run) {
-        let Recorded { updated_at, running_at, completed_at, links, ending, supervision, refinements } = self.record;
-        let Links { route, audit_session_id, workflow_id, .. } = std::mem::take(&mut run.links);
+        let Record { updated_at, running_at, completed_at, bindings, ending, supervision, refinements } = self.record;
+        let Bindings { route, audit_session_id, workflow_id, .. } = std::mem::take(&mut run.bindings);
         run.updated_at = updated_at;
         run.running_at = running_at;
         run.completed_at = completed_at;
-        // The links that are named have columns.
-        run.links = Links { route, audit_session_id, workflow_id, ..links };
-        run.ending = ending;
-        run.supervision = supervision;
-        run.refinements = refinements;
+        // Those that are named have columns.
+        run.bindings = Bindings { route, audit_session_id, workflow_id, ..bindings.into_owned() };
+        run.ending = ending.into_owned();
+        run.supervision = supervision.map(Cow::into_owned).unwrap_or_default();
+        run.refinements = refinements.map(Cow::into_owned);
         run.metadata = self.metadata;
     }
 }

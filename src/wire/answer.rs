@@ -2,7 +2,7 @@
 
 use prost_types::{Duration, Timestamp};
 
-use super::{contents, links};
+use super::{bindings, contents};
 use crate::domain::{
     AbortRequest, Changes, Disposition, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind,
     Progress, Ready, Redaction, Route, Run, Status, Summary, Time,
@@ -40,7 +40,7 @@ impl From<&Run> for v1::Run {
             archived_at: run.archived_at.map(timestamp),
             ..Self::default()
         };
-        links::show(&run.links, &mut shown);
+        bindings::show(&run.bindings, &mut shown);
         contents::show(run, &mut shown);
         shown
     }
@@ -149,7 +149,7 @@ impl From<&Changes> for v1::RunChanges {
         let Changes {
             task_thread_id,
             agent_id,
-            links,
+            bindings,
             ending,
             labels,
             metadata: patch,
@@ -175,7 +175,7 @@ impl From<&Changes> for v1::RunChanges {
             redaction: redaction.as_deref().map(Into::into),
             ..Self::default()
         };
-        links::show_change(links, &mut shown);
+        bindings::show_change(bindings, &mut shown);
         if let Some(refinements) = refinements {
             contents::show_change(refinements, &mut shown);
         }
@@ -307,8 +307,8 @@ pub(super) fn text(text: Option<&String>) -> String {
 mod tests {
     use super::*;
     use crate::domain::{
-        ContentDigest, Ending, LifecycleId, LifecyclePin, LimitThen, LinksChange, Metadata, Priority, Refinements,
-        Requirement, ResultDigest, Supervision,
+        Attachments, BindingsChange, ContentDigest, Ending, LifecycleId, LifecyclePin, LimitThen, Metadata, Origin,
+        Priority, Refinements, Requirement, ResultDigest, RunPosition, Supervision, Suspensions,
     };
     use crate::wire::suspension;
 
@@ -335,7 +335,7 @@ mod tests {
             archived_at: Some(at(4)),
             purged_at: None,
             agent_id: Some("agent".into()),
-            links: links::tests::whole(),
+            bindings: bindings::tests::whole(),
             ending: Ending { failure_reason: Some("because".into()), reason_code: Some("TIMEOUT".into()) },
             labels: [("k".into(), "v".into())].into(),
             supervision: Supervision {
@@ -369,23 +369,24 @@ mod tests {
                 steady_ahead_micros: 8,
             },
             refinements: Some(Box::new(Refinements {
-                input: Some(ContentDigest::of("{}")),
-                result: Some(result),
-                links: 2,
+                attachments: Attachments { input: Some(ContentDigest::of("{}")), result: Some(result), links: 2 },
                 priority: Priority::of(-7).unwrap(),
-                parent_run_id: Some("parent".into()),
-                continues_run_id: Some("before".into()),
-                lifecycle: Some(LifecyclePin { id: LifecycleId { name: "review".into(), version: 3 }, digest: 7 }),
-                phase: Some("drafting".into()),
-                phase_started_at: Some(at(9)),
-                ended_in: Some("acting".into()),
-                iteration: 4,
-                max_iterations: Some(5),
-                max_iterations_then: Some(LimitThen::Abort),
-                word: Some("blocked".into()),
-                met: [Requirement::Link("evidence".into())].into(),
-                suspension: Some(Box::new(suspension::tests::whole())),
-                resumed_from: Some(Box::new(suspension::tests::whole())),
+                origin: Origin { parent_run_id: Some("parent".into()), continues_run_id: Some("before".into()) },
+                position: RunPosition {
+                    lifecycle: Some(LifecyclePin { id: LifecycleId { name: "review".into(), version: 3 }, digest: 7 }),
+                    phase: Some("drafting".into()),
+                    phase_started_at: Some(at(9)),
+                    ended_in: Some("acting".into()),
+                    iteration: 4,
+                    max_iterations: Some(5),
+                    max_iterations_then: Some(LimitThen::Abort),
+                    word: Some("blocked".into()),
+                    met: [Requirement::Link("evidence".into())].into(),
+                },
+                rest: Suspensions {
+                    suspension: Some(Box::new(suspension::tests::whole())),
+                    resumed_from: Some(Box::new(suspension::tests::whole())),
+                },
             })),
             metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
         }
@@ -463,7 +464,7 @@ mod tests {
             ready: None,
             ..v1::Run::default()
         };
-        links::tests::shown(&mut shown);
+        bindings::tests::shown(&mut shown);
         assert_eq!(v1::Run::from(&run), shown);
         let summary = v1::RunSummary::from(&run.summary());
         assert_eq!(
@@ -482,9 +483,9 @@ mod tests {
 
     #[test]
     fn a_cleared_link_differs_from_one_that_was_not_touched() {
-        let links =
-            LinksChange { tab_group_id: Some(String::new()), route: Some(Route::Mcp), ..LinksChange::default() };
-        let changes = Changes { links, ..Changes::default() };
+        let bindings =
+            BindingsChange { tab_group_id: Some(String::new()), route: Some(Route::Mcp), ..BindingsChange::default() };
+        let changes = Changes { bindings, ..Changes::default() };
         let shown = v1::RunChanges::from(&changes);
         assert_eq!((shown.tab_group_id.as_deref(), shown.workflow_id), (Some(""), None));
         assert_eq!((shown.route, shown.metadata), (Some(v1::Route::Mcp.into()), None));

@@ -14,7 +14,8 @@ use crate::domain::limits::{
     LINK_MEDIA_TYPE_BYTES_MAX, LINK_REL_BYTES_MAX, LINK_SUMMARY_BYTES_MAX, LINK_TARGET_BYTES_MAX, LINKS_MAX,
 };
 use crate::domain::{
-    Content, ContentDigest, ContentRow, ContentTable, Hash, Link, Metadata, RefinementsChange, Revision, Run,
+    AttachmentsChange, Content, ContentDigest, ContentRow, ContentTable, Hash, Link, Metadata, Origin, Refinements,
+    RefinementsChange, Revision, Run,
 };
 use crate::store::{StoreError, contents};
 
@@ -110,15 +111,17 @@ impl From<&Link> for v1::Link {
 pub(super) fn show(run: &Run, shown: &mut v1::Run) {
     shown.link_count = run.all_links();
     let Some(refinements) = &run.refinements else { return };
-    shown.input = refinements.input.map(Into::into);
-    shown.result = refinements.result.map(|result| result.content.into());
-    shown.parent_run_id = refinements.parent_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
-    shown.continues_run_id = refinements.continues_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    let Refinements { attachments, origin, .. } = &**refinements;
+    shown.input = attachments.input.map(Into::into);
+    shown.result = attachments.result.map(|result| result.content.into());
+    shown.parent_run_id = origin.parent_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    shown.continues_run_id = origin.continues_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
     phases::show(refinements, run.status, shown);
 }
 
 pub(super) fn show_change(change: &RefinementsChange, shown: &mut v1::RunChanges) {
-    let RefinementsChange { input, result, links, parent_run_id, continues_run_id, .. } = change;
+    let AttachmentsChange { input, result, links } = &change.attachments;
+    let Origin { parent_run_id, continues_run_id } = &change.origin;
     shown.input = input.map(Into::into);
     shown.result = result.map(Into::into);
     shown.links = links.iter().map(Into::into).collect();
@@ -151,7 +154,7 @@ pub fn whole(run: &Run, rows: &[ContentRow], answer: &mut v1::GetRunResponse) ->
 ///
 /// [`StoreError::Corrupt`].
 pub fn link(run: &Run, row: &ContentRow) -> Result<v1::Link, StoreError> {
-    let own = run.refinements.as_ref().map_or(0, |refinements| refinements.links);
+    let own = run.refinements.as_ref().map_or(0, |refinements| refinements.attachments.links);
     let link = contents::link(row)?;
     Ok(v1::Link { revision: row.revision.into(), late: row.number > own, ..(&link).into() })
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::validate::{Violations, excerpt};
 use crate::domain::Metadata;
 use crate::domain::limits::{METADATA_DEPTH_MAX, METADATA_KEYS_MAX, UNMASKED_BYTES_MAX};
-use crate::domain::metadata::canonical_number;
+use crate::domain::parts::metadata::canonical_number;
 
 /// Bytes of a path that a violation shows.
 const PATH_BYTES_MAX: usize = 100;

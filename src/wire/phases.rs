@@ -3,7 +3,7 @@
 use super::answer::{text, timestamp};
 use super::validate::Violations;
 use crate::domain::lifecycle::NAME_RULE;
-use crate::domain::{LifecycleName, LimitThen, Refinements, RefinementsChange, Status};
+use crate::domain::{LifecycleName, LimitThen, PositionAsk, Refinements, RefinementsChange, Status};
 use runledger_proto::v1;
 
 impl Violations {
@@ -31,33 +31,41 @@ impl Violations {
     }
 }
 
+/// What most asks say of where their run is to stand: a phase, and perhaps a limit; 0: none.
+pub(super) fn asked(phase: String, max_iterations: u32, violations: &mut Violations) -> PositionAsk {
+    let max_iterations = Some(max_iterations).filter(|max| *max > 0);
+    PositionAsk { phase: violations.phase("phase", phase), max_iterations, ..PositionAsk::default() }
+}
+
 /// Shows of a run where it stands.
 pub(super) fn show(refinements: &Refinements, status: Status, shown: &mut v1::Run) {
-    shown.lifecycle = refinements.lifecycle.as_ref().map(|pin| pin.id.to_string()).unwrap_or_default();
-    shown.phase = text(refinements.phase.as_ref());
-    shown.phase_started_at = refinements.phase_started_at.map(timestamp);
-    shown.iteration = refinements.iteration;
-    shown.max_iterations = refinements.max_iterations.unwrap_or_default();
-    shown.max_iterations_then = limit_then(refinements.max_iterations_then);
-    shown.priority = refinements.priority.get().into();
-    shown.suspension = refinements.suspension.as_deref().map(|it| Box::new(it.into()));
-    shown.resumed_from = refinements.resumed_from.as_deref().map(|it| Box::new(it.into()));
-    if refinements.lifecycle.is_some() {
-        shown.word = refinements.word.clone().unwrap_or_else(|| status.name().to_owned());
+    let Refinements { position, priority, rest, attachments: _, origin: _ } = refinements;
+    shown.lifecycle = position.lifecycle.as_ref().map(|pin| pin.id.to_string()).unwrap_or_default();
+    shown.phase = text(position.phase.as_ref());
+    shown.phase_started_at = position.phase_started_at.map(timestamp);
+    shown.iteration = position.iteration;
+    shown.max_iterations = position.max_iterations.unwrap_or_default();
+    shown.max_iterations_then = limit_then(position.max_iterations_then);
+    shown.priority = priority.get().into();
+    shown.suspension = rest.suspension.as_deref().map(|it| Box::new(it.into()));
+    shown.resumed_from = rest.resumed_from.as_deref().map(|it| Box::new(it.into()));
+    if position.lifecycle.is_some() {
+        shown.word = position.word.clone().unwrap_or_else(|| status.name().to_owned());
     }
 }
 
 pub(super) fn show_change(change: &RefinementsChange, shown: &mut v1::RunChanges) {
-    shown.lifecycle = change.lifecycle.as_ref().map(|pin| pin.id.to_string()).unwrap_or_default();
-    shown.phase = text(change.phase.as_ref());
-    shown.iteration = change.iteration;
-    shown.max_iterations = change.max_iterations;
-    shown.max_iterations_then = limit_then(change.max_iterations_then);
-    shown.priority = change.priority.map(|priority| priority.get().into());
-    shown.suspension = change.suspension.as_deref().map(|it| Box::new(it.into()));
-    shown.resumption = change.resumption.as_deref().map(|it| Box::new(it.into()));
-    shown.word.clone_from(&change.word);
-    shown.requirements_met = change.met.iter().cloned().map(String::from).collect();
+    let RefinementsChange { position, priority, rest, attachments: _, origin: _ } = change;
+    shown.lifecycle = position.lifecycle.as_ref().map(|pin| pin.id.to_string()).unwrap_or_default();
+    shown.phase = text(position.phase.as_ref());
+    shown.iteration = position.iteration;
+    shown.max_iterations = position.max_iterations;
+    shown.max_iterations_then = limit_then(position.max_iterations_then);
+    shown.priority = priority.map(|priority| priority.get().into());
+    shown.suspension = rest.suspension.as_deref().map(|it| Box::new(it.into()));
+    shown.resumption = rest.resumption.as_deref().map(|it| Box::new(it.into()));
+    shown.word.clone_from(&position.word);
+    shown.requirements_met = position.met.iter().cloned().map(String::from).collect();
 }
 
 fn limit_then(then: Option<LimitThen>) -> i32 {

@@ -5,7 +5,7 @@ use std::mem::take;
 use uuid::Uuid;
 
 use super::validate::Violations;
-use super::{contents, links, suspension};
+use super::{bindings, contents, phases, suspension};
 use crate::auth::Caller;
 use crate::clock::draw_id;
 use crate::domain::check::Transition;
@@ -15,8 +15,8 @@ use crate::domain::limits::{
     REDACTED_PATHS_MAX, TIMEOUT_MS_MAX,
 };
 use crate::domain::{
-    Ask, Claim, Command, Complete, End, Ending, LabelsChange, LeaseEpoch, RedactedPath, Redaction, Release, Renewal,
-    Request, RequestAbort, Revision, RunKey, Start, Status, Update, Violation,
+    Ask, Claim, Command, Complete, End, Ending, LabelsChange, LeaseEpoch, Origin, PositionAsk, RedactedPath, Redaction,
+    Release, Renewal, Request, RequestAbort, Revision, RunKey, Start, Status, Update, Violation,
 };
 use runledger_proto::v1;
 
@@ -29,7 +29,7 @@ pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid
     let mut violations = Violations::default();
     let task_thread_id = violations.required("task_thread_id", take(&mut request.task_thread_id), LINK_BYTES_MAX);
     let agent_id = violations.link("agent_id", take(&mut request.agent_id));
-    let links = links::of_start(&mut request, &mut violations);
+    let bindings = bindings::of_start(&mut request, &mut violations);
     let labels = violations.labels("labels", take(&mut request.labels));
     let input = ("input", request.input.take());
     let (metadata, input) =
@@ -38,19 +38,24 @@ pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid
         deferred: request.deferred,
         task_thread_id,
         agent_id,
-        links,
+        bindings,
         labels,
         metadata,
         lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
         start_timeout_ms: timeout("start_timeout", request.start_timeout, &mut violations),
         run_timeout_ms: timeout("run_timeout", request.run_timeout, &mut violations),
         input,
-        parent_run_id: violations.other_run("parent_run_id", request.parent_run_id),
-        continues_run_id: violations.other_run("continues_run_id", request.continues_run_id),
-        lifecycle: violations.lifecycle("lifecycle", &request.lifecycle),
-        phase: violations.phase("phase", request.phase),
-        max_iterations: Some(request.max_iterations).filter(|max| *max > 0),
-        max_iterations_then: violations.limit_then("max_iterations_then", request.max_iterations_then),
+        origin: Origin {
+            parent_run_id: violations.other_run("parent_run_id", request.parent_run_id),
+            continues_run_id: violations.other_run("continues_run_id", request.continues_run_id),
+        },
+        position: PositionAsk {
+            lifecycle: violations.lifecycle("lifecycle", &request.lifecycle),
+            phase: violations.phase("phase", request.phase),
+            iteration: None,
+            max_iterations: Some(request.max_iterations).filter(|max| *max > 0),
+            max_iterations_then: violations.limit_then("max_iterations_then", request.max_iterations_then),
+        },
         priority: violations.priority(Some(request.priority).filter(|priority| *priority != 0)),
     };
     if request.deferred && request.lease_ttl.is_some() {
@@ -80,18 +85,17 @@ pub fn update_run(mut request: v1::UpdateRunRequest, caller: &Caller) -> Result<
     }
     violations.progress(request.progress.take());
     let labels = violations.labels("labels", take(&mut request.labels));
-    let links = links::of_update(&mut request, &mut violations);
+    let bindings = bindings::of_update(&mut request, &mut violations);
     let result = ("result", request.result.take());
     let (metadata, result) =
         contents::with_metadata(request.metadata.take(), METADATA_PATCH_BYTES_MAX, result, &mut violations);
     let update = Update {
         lease_epoch: holder(request.lease_epoch),
-        links,
+        bindings,
         metadata,
         result,
         added: contents::links(request.links, &mut violations),
-        phase: violations.phase("phase", request.phase),
-        iteration: request.iteration,
+        position: PositionAsk { iteration: request.iteration, ..phases::asked(request.phase, 0, &mut violations) },
         suspension: suspension::terms(request.suspension, &mut violations),
         priority: violations.priority(request.priority),
         labels: LabelsChange { remove: violations.remove_labels(request.remove_labels, &labels), set: labels },
@@ -111,8 +115,8 @@ pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<
     let (metadata, result) =
         contents::with_metadata(request.metadata, METADATA_PATCH_BYTES_MAX, result, &mut violations);
     let added = contents::links(request.links, &mut violations);
-    let phase = violations.phase("phase", request.phase);
-    let ask = Ask::Complete(Complete { lease_epoch: holder(request.lease_epoch), metadata, result, added, phase });
+    let position = phases::asked(request.phase, 0, &mut violations);
+    let ask = Ask::Complete(Complete { lease_epoch: holder(request.lease_epoch), metadata, result, added, position });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -129,8 +133,8 @@ pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Comman
         reason_code: violations.reason_code(request.reason_code),
     };
     let (_, result) = contents::with_metadata(None, 0, ("result", request.result), &mut violations);
-    let phase = violations.phase("phase", request.phase);
-    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result, phase });
+    let position = phases::asked(request.phase, 0, &mut violations);
+    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result, position });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -147,8 +151,8 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
         reason_code: violations.reason_code(request.reason_code),
     };
     let (_, result) = contents::with_metadata(None, 0, ("result", request.result), &mut violations);
-    let phase = violations.phase("phase", request.phase);
-    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result, phase });
+    let position = phases::asked(request.phase, 0, &mut violations);
+    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result, position });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }

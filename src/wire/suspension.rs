@@ -1,6 +1,7 @@
 //! Suspensions and resumptions: as requests bring them, and as answers show them.
 
 use super::answer::{duration, text, timestamp};
+use super::phases;
 use super::request::{Asked, holder, timeout};
 use super::validate::Violations;
 use crate::auth::Caller;
@@ -31,7 +32,7 @@ pub fn suspend_run(request: v1::SuspendRunRequest, caller: &Caller) -> Result<Co
         terms,
         ready_timeout_ms: timeout("ready_timeout", request.ready_timeout, &mut violations),
         keep_slot: request.keep_slot,
-        phase: violations.phase("phase", request.phase),
+        position: phases::asked(request.phase, 0, &mut violations),
     });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
@@ -49,10 +50,9 @@ pub fn resume_run(request: v1::ResumeRunRequest, caller: &Caller) -> Result<Comm
     }
     let ask = Ask::Resume(Resume {
         reason: violations.optional("reason", request.reason, SUSPENSION_REASON_BYTES_MAX),
-        phase: violations.phase("phase", request.phase),
+        position: phases::asked(request.phase, request.max_iterations, &mut violations),
         lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
         max_running: violations.max_running(request.max_running),
-        max_iterations: Some(request.max_iterations).filter(|max| *max > 0),
     });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)

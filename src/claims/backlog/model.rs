@@ -273,7 +273,7 @@ impl World {
         let mut run = Run { status: Status::Running, revision: run.revision.next(), ..run };
         run.supervision.ready = None;
         if let Some(refinements) = &mut run.refinements {
-            refinements.suspension = None;
+            refinements.rest.suspension = None;
         }
         self.happens(run, true);
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::domain::evolve::evolve;
 use crate::domain::{
     Changes, Event, EventType, Filter, LabelsChange, MaxRunning, Pattern, Principal, Ready, Refinements, RunKey,
-    Status, Suspension, Take, Time,
+    Status, Suspension, Suspensions, Take, Time,
 };
 
 /// A queue that keeps so many runs, of whose instances one run each may be running.
@@ -80,7 +80,8 @@ pub(super) fn resumed(run: &Run) -> Run {
         by_limit: false,
         resumption: None,
     };
-    run.refinements = Some(Box::new(Refinements { suspension: Some(Box::new(suspension)), ..Refinements::default() }));
+    let rest = Suspensions { suspension: Some(Box::new(suspension)), resumed_from: None };
+    run.refinements = Some(Box::new(Refinements { rest, ..Refinements::default() }));
     run
 }
 

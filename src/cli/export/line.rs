@@ -133,21 +133,24 @@ impl Lines {
             namespace: Some(event.key.namespace.as_str()).filter(|name| *name != DEFAULT_NAMESPACE),
             input: beside.input.as_ref(),
             result: beside.result.as_ref(),
-            parent_run_id: refinements.and_then(|refinements| refinements.parent_run_id.as_ref()),
-            continues_run_id: refinements.and_then(|refinements| refinements.continues_run_id.as_ref()),
-            links: refinements.map_or(&[], |refinements| &refinements.links),
-            lifecycle: refinements.and_then(|refinements| Some(refinements.lifecycle.as_ref()?.id.to_string())),
-            phase: refinements.and_then(|refinements| refinements.phase.as_deref()),
-            iteration: refinements.and_then(|refinements| refinements.iteration),
-            word: refinements.and_then(|refinements| refinements.word.as_deref()),
-            suspension: refinements.and_then(|refinements| refinements.suspension.as_deref()).map(|suspension| Waits {
-                kind: &suspension.kind,
-                reason: &suspension.reason,
-                resume_hint: suspension.resume_hint.as_deref(),
-                deadline: suspension.deadline,
+            parent_run_id: refinements.and_then(|refinements| refinements.origin.parent_run_id.as_ref()),
+            continues_run_id: refinements.and_then(|refinements| refinements.origin.continues_run_id.as_ref()),
+            links: refinements.map_or(&[], |refinements| &refinements.attachments.links),
+            lifecycle: refinements
+                .and_then(|refinements| Some(refinements.position.lifecycle.as_ref()?.id.to_string())),
+            phase: refinements.and_then(|refinements| refinements.position.phase.as_deref()),
+            iteration: refinements.and_then(|refinements| refinements.position.iteration),
+            word: refinements.and_then(|refinements| refinements.position.word.as_deref()),
+            suspension: refinements.and_then(|refinements| refinements.rest.suspension.as_deref()).map(|suspension| {
+                Waits {
+                    kind: &suspension.kind,
+                    reason: &suspension.reason,
+                    resume_hint: suspension.resume_hint.as_deref(),
+                    deadline: suspension.deadline,
+                }
             }),
             resumption: refinements
-                .and_then(|refinements| refinements.resumption.as_deref())
+                .and_then(|refinements| refinements.rest.resumption.as_deref())
                 .map(|resumption| GoesOn { by: &resumption.by, reason: resumption.reason.as_deref() }),
         };
         self.push(&line);
@@ -174,7 +177,7 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Changes, LifecycleId, LifecyclePin, RefinementsChange, RunKey};
+    use crate::domain::{Changes, LifecycleId, LifecyclePin, PositionChange, RefinementsChange, RunKey};
 
     #[test]
     fn a_line_has_the_ten_keys_in_their_order_and_a_namespace_that_is_not_default() {
@@ -204,10 +207,13 @@ mod tests {
         event.changes.ending.failure_reason = Some("it \"hung\"".into());
         links.audit_session_id = Some("audit-1".into());
         event.changes.refinements = Some(Box::new(RefinementsChange {
-            lifecycle: Some(LifecyclePin { id: LifecycleId { name: "review".into(), version: 2 }, digest: 7 }),
-            phase: Some("drafting".into()),
-            iteration: Some(3),
-            word: Some(String::new()),
+            position: PositionChange {
+                lifecycle: Some(LifecyclePin { id: LifecycleId { name: "review".into(), version: 2 }, digest: 7 }),
+                phase: Some("drafting".into()),
+                iteration: Some(3),
+                word: Some(String::new()),
+                ..PositionChange::default()
+            },
             ..RefinementsChange::default()
         }));
         written.write(&event, &links, &Beside::default());

@@ -39,7 +39,7 @@ impl Lineage {
     pub(super) fn pass(&mut self, event: &Event) -> (Links, Links) {
         let (_, before) = self.runs.remove(&event.key).unwrap_or_default();
         let mut after = before.clone();
-        after.change(event.changes.task_thread_id.as_deref(), event.changes.links.audit_session_id.as_deref());
+        after.change(event.changes.task_thread_id.as_deref(), event.changes.bindings.audit_session_id.as_deref());
         self.runs.insert(event.key.clone(), (event.revision, after.clone()));
         (before, after)
     }

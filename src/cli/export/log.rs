@@ -173,7 +173,7 @@ impl Export {
             let page = self.ask(|| inspect.run_events(&event.key, after, PAGE_EVENTS_MAX, PAGE_BYTES_MAX)).await?;
             for earlier in page.iter().take_while(|earlier| earlier.revision < event.revision) {
                 let changes = &earlier.changes;
-                links.change(changes.task_thread_id.as_deref(), changes.links.audit_session_id.as_deref());
+                links.change(changes.task_thread_id.as_deref(), changes.bindings.audit_session_id.as_deref());
                 if self.in_time(earlier.at) {
                     self.write(earlier, &links).await?;
                 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::difference::{Difference, Row};
 use crate::domain::evolve::evolve;
 use crate::domain::ids::request_key;
-use crate::domain::redaction::REDACTED;
+use crate::domain::parts::redaction::REDACTED;
 use crate::domain::sides::contents::ContentsOf;
 use crate::domain::{
     ContentDigest, ContentTable, Event, EventOf, Hash, Link, Revision, Route, Run, RunId, RunKey, Status, Time,
@@ -252,9 +252,9 @@ fn columns(row: &RunColumns<String>, run: &Run, said: &mut Row<'_>) {
     }
     said.same("task_thread_id", &run.task_thread_id, &row.task_thread_id);
     said.same("agent_id", &run.agent_id, &row.agent_id);
-    said.same("workflow_id", &run.links.workflow_id, &row.workflow_id);
-    said.same("audit_session_id", &run.links.audit_session_id, &row.audit_session_id);
-    said.same("route", &run.links.route.map(|route| Route::name(route).to_owned()), &row.route);
+    said.same("workflow_id", &run.bindings.workflow_id, &row.workflow_id);
+    said.same("audit_session_id", &run.bindings.audit_session_id, &row.audit_session_id);
+    said.same("route", &run.bindings.route.map(|route| Route::name(route).to_owned()), &row.route);
     let labels: Result<BTreeMap<String, String>, _> =
         row.labels.as_deref().map_or(Ok(BTreeMap::new()), serde_json::from_str);
     match labels {
@@ -266,8 +266,8 @@ fn columns(row: &RunColumns<String>, run: &Run, said: &mut Row<'_>) {
 fn origin(row: &RunRow, run: &Run, said: &mut Row<'_>) {
     let refinements = run.refinements.as_deref();
     let of = |id: Option<&RunId>| id.map(ToString::to_string);
-    let parent = of(refinements.and_then(|refinements| refinements.parent_run_id.as_ref()));
-    let continued = of(refinements.and_then(|refinements| refinements.continues_run_id.as_ref()));
+    let parent = of(refinements.and_then(|refinements| refinements.origin.parent_run_id.as_ref()));
+    let continued = of(refinements.and_then(|refinements| refinements.origin.continues_run_id.as_ref()));
     said.same("parent_run_id", &parent, &row.origin[0]);
     said.same("continues_run_id", &continued, &row.origin[1]);
 }

@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::{
     Ask, Claim, Complete, End, GiveBack, Release, RequestAbort, Resume, Start, Suspend, SuspensionTerms, Update,
 };
-use crate::domain::lifecycle::{LifecycleName, LimitThen};
-use crate::domain::run::labels_weight;
+use crate::domain::parts::labels;
 use crate::domain::{
-    Content, Ending, Labels, LeaseEpoch, Link, LinksChange, MaxRunning, Metadata, Priority, Redaction, Request,
+    BindingsChange, Content, Ending, Labels, LeaseEpoch, Link, MaxRunning, Metadata, Origin, PositionAsk, Priority,
+    Redaction, Request,
 };
 
 /// What an ask brings: a thing that several bring stands at one place. What it does not bring is none, or empty.
@@ -29,9 +29,9 @@ pub struct Brought<'a> {
     /// The agent that is to own the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<&'a str>,
-    /// The run's route and its links.
+    /// What the run is bound to outside the ledger.
     #[serde(flatten)]
-    pub links: Option<&'a LinksChange>,
+    pub bindings: Option<&'a BindingsChange>,
     /// The reason for which the run is to end.
     #[serde(flatten)]
     pub why: Option<&'a Ending>,
@@ -59,27 +59,12 @@ pub struct Brought<'a> {
     /// Links to be added.
     #[serde(rename = "addedLinks", skip_serializing_if = "<[Link]>::is_empty")]
     pub added: &'a [Link],
-    /// The run that started this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent_run_id: Option<&'a str>,
-    /// The run that this one goes on with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub continues_run_id: Option<&'a str>,
-    /// The lifecycle that the run is to be pinned to, as it was sent: a retry means the same whatever was put meanwhile.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lifecycle: Option<&'a LifecycleName>,
-    /// The phase that the run is to be in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<&'a str>,
-    /// The iteration that the run has come to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub iteration: Option<u32>,
-    /// The highest iteration that the run may come to.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_iterations: Option<u32>,
-    /// What happens to the run above that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_iterations_then: Option<LimitThen>,
+    /// The runs that the run comes from.
+    #[serde(flatten)]
+    pub origin: Option<&'a Origin>,
+    /// Where the run is to stand.
+    #[serde(flatten)]
+    pub position: Option<&'a PositionAsk>,
     /// The run's priority among those that wait for a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
@@ -141,20 +126,20 @@ impl Ask {
         match self {
             Self::Start(start) => start.brought(),
             Self::Update(update) => update.brought(),
-            Self::Complete(Complete { lease_epoch, metadata, result, added, phase }) => Brought {
+            Self::Complete(Complete { lease_epoch, metadata, result, added, position }) => Brought {
                 terms: Terms { lease_epoch: *lease_epoch, ..nothing.terms },
                 metadata: patch(metadata),
                 result: result.as_ref(),
                 added,
-                phase: phase.as_deref(),
+                position: Some(position),
                 ..nothing
             },
-            Self::Abort(End { lease_epoch, why, result, phase })
-            | Self::Fail(End { lease_epoch, why, result, phase }) => Brought {
+            Self::Abort(End { lease_epoch, why, result, position })
+            | Self::Fail(End { lease_epoch, why, result, position }) => Brought {
                 terms: Terms { lease_epoch: *lease_epoch, ..nothing.terms },
                 why: Some(why),
                 result: result.as_ref(),
-                phase: phase.as_deref(),
+                position: Some(position),
                 ..nothing
             },
             Self::Claim(Claim { expected_epoch, lease_ttl_ms, max_running, only: _, request }) => {
@@ -173,17 +158,16 @@ impl Ask {
                 let terms = Terms { grace_ms: *grace_ms, ..nothing.terms };
                 Brought { terms, reason: reason.as_deref(), ..nothing }
             }
-            Self::Suspend(Suspend { lease_epoch, kind, terms: suspension, ready_timeout_ms, keep_slot, phase }) => {
+            Self::Suspend(Suspend { lease_epoch, kind, terms: suspension, ready_timeout_ms, keep_slot, position }) => {
                 let (ready_timeout_ms, keep_slot) = (*ready_timeout_ms, *keep_slot);
                 let terms = Terms { lease_epoch: *lease_epoch, ready_timeout_ms, keep_slot, ..nothing.terms };
                 let (kind, suspension) = (Some(kind.as_str()), Some(suspension));
-                Brought { terms, kind, suspension, phase: phase.as_deref(), ..nothing }
+                Brought { terms, kind, suspension, position: Some(position), ..nothing }
             }
-            Self::Resume(Resume { reason, phase, lease_ttl_ms, max_running, max_iterations }) => {
+            Self::Resume(Resume { reason, position, lease_ttl_ms, max_running }) => {
                 let (lease_ttl_ms, max_running) = (*lease_ttl_ms, max_running.as_ref());
                 let terms = Terms { lease_ttl_ms, max_running, ..nothing.terms };
-                let (reason, phase, max_iterations) = (reason.as_deref(), phase.as_deref(), *max_iterations);
-                Brought { terms, reason, phase, max_iterations, ..nothing }
+                Brought { terms, reason: reason.as_deref(), position: Some(position), ..nothing }
             }
             Self::Redact(redaction) => Brought { redaction: Some(redaction), ..nothing },
             Self::Sweep | Self::Archive | Self::Restore => nothing,
@@ -225,19 +209,47 @@ impl Ask {
 
     /// About how many bytes it takes in memory, beside its own size.
     pub(in crate::domain) fn weight(&self) -> usize {
-        let brought = self.brought();
-        let Brought { task_thread_id, agent_id, reason, parent_run_id, continues_run_id, phase, kind, .. } = brought;
-        let texts = [task_thread_id, agent_id, reason, parent_run_id, continues_run_id, phase, kind];
-        texts.into_iter().flatten().map(str::len).sum::<usize>()
-            + [brought.input, brought.result].into_iter().flatten().map(Content::weight).sum::<usize>()
-            + brought.added.iter().map(Link::weight).sum::<usize>()
-            + brought.metadata.map_or(0, Metadata::weight)
-            + brought.links.map_or(0, LinksChange::weight)
-            + brought.labels.map_or(0, labels_weight)
-            + brought.why.map_or(0, Ending::weight)
-            + brought.suspension.map_or(0, SuspensionTerms::weight)
-            + brought.lifecycle.map_or(0, |lifecycle| lifecycle.name.len())
-            + brought.redaction.map_or(0, Redaction::weight)
+        let Brought {
+            task_thread_id,
+            agent_id,
+            bindings,
+            why,
+            reason,
+            labels,
+            metadata,
+            redaction,
+            input,
+            result,
+            added,
+            origin,
+            position,
+            kind,
+            suspension,
+            terms: _,
+            labels_dropped: _,
+            priority: _,
+            claim_request: _,
+            given_back: _,
+        } = self.brought();
+        [task_thread_id, agent_id, reason, kind].into_iter().flatten().map(str::len).sum::<usize>()
+            + [input, result].into_iter().flatten().map(Content::weight).sum::<usize>()
+            + added.iter().map(Link::weight).sum::<usize>()
+            + metadata.map_or(0, Metadata::weight)
+            + bindings.map_or(0, BindingsChange::weight)
+            + labels.map_or(0, labels::weight)
+            + why.map_or(0, Ending::weight)
+            + origin.map_or(0, Origin::weight)
+            + position.map_or(0, PositionAsk::weight)
+            + suspension.map_or(0, SuspensionTerms::weight)
+            + redaction.map_or(0, Redaction::weight)
+    }
+}
+
+impl<'a> Brought<'a> {
+    /// The phase that the run is to be in.
+    #[must_use]
+    pub fn phase(&self) -> Option<&'a str> {
+        self.position?.phase.as_deref()
     }
 }
 
@@ -249,19 +261,15 @@ impl Start {
             deferred: _,
             task_thread_id,
             agent_id,
-            links,
+            bindings,
             labels,
             metadata,
             lease_ttl_ms,
             start_timeout_ms,
             run_timeout_ms,
             input,
-            parent_run_id,
-            continues_run_id,
-            lifecycle,
-            phase,
-            max_iterations,
-            max_iterations_then,
+            origin,
+            position,
             priority,
         } = self;
         let (lease_ttl_ms, start_timeout_ms, run_timeout_ms) = (*lease_ttl_ms, *start_timeout_ms, *run_timeout_ms);
@@ -269,16 +277,12 @@ impl Start {
             terms: Terms { lease_ttl_ms, start_timeout_ms, run_timeout_ms, ..Terms::default() },
             task_thread_id: Some(task_thread_id),
             agent_id: agent_id.as_deref(),
-            links: Some(links),
+            bindings: Some(bindings),
             labels: Some(labels).filter(|labels| !labels.is_empty()),
             metadata: patch(metadata),
             input: input.as_ref(),
-            parent_run_id: parent_run_id.as_deref(),
-            continues_run_id: continues_run_id.as_deref(),
-            lifecycle: lifecycle.as_ref(),
-            phase: phase.as_deref(),
-            max_iterations: *max_iterations,
-            max_iterations_then: *max_iterations_then,
+            origin: Some(origin),
+            position: Some(position),
             priority: *priority,
             ..Brought::default()
         }
@@ -289,17 +293,16 @@ impl Update {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "see `Ask::brought`")]
     fn brought(&self) -> Brought<'_> {
-        let Self { lease_epoch, links, labels, metadata, result, added, phase, iteration, suspension, priority } = self;
+        let Self { lease_epoch, bindings, labels, metadata, result, added, position, suspension, priority } = self;
         Brought {
             terms: Terms { lease_epoch: *lease_epoch, ..Terms::default() },
-            links: Some(links),
+            bindings: Some(bindings),
             labels: Some(&labels.set).filter(|set| !set.is_empty()),
             labels_dropped: Some(&labels.remove).filter(|keys| !keys.is_empty()),
             metadata: patch(metadata),
             result: result.as_ref(),
             added,
-            phase: phase.as_deref(),
-            iteration: *iteration,
+            position: Some(position),
             suspension: Some(suspension).filter(|terms| !terms.is_empty()),
             priority: *priority,
             ..Brought::default()

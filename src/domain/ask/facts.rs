@@ -107,7 +107,7 @@ impl Ask {
         // A lease that was granted to a lost answer is not known from the next one, and a limit that was raised cannot be
         // raised to the same once more.
         let grants = self.brought().terms.lease_ttl_ms.is_some();
-        let raises = matches!(self, Self::Resume(resume) if resume.max_iterations.is_some());
+        let raises = matches!(self, Self::Resume(resume) if resume.position.max_iterations.is_some());
         self.facts().repeats && !grants && !raises
     }
 }

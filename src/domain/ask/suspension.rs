@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::domain::{LeaseEpoch, MaxRunning};
+use crate::domain::parts::texts;
+use crate::domain::{LeaseEpoch, MaxRunning, PositionAsk};
 
 /// What a caller says of the suspension that a phase brings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -27,7 +28,8 @@ impl SuspensionTerms {
     }
 
     pub(super) fn weight(&self) -> usize {
-        [&self.reason, &self.resume_hint].into_iter().flatten().map(String::len).sum()
+        let Self { reason, resume_hint, timeout_ms: _ } = self;
+        texts::weight([reason, resume_hint])
     }
 }
 
@@ -44,8 +46,8 @@ pub struct Suspend {
     pub ready_timeout_ms: Option<u64>,
     /// The run counts towards `max_running` all the same.
     pub keep_slot: bool,
-    /// The phase that the run is in from now on.
-    pub phase: Option<String>,
+    /// Where the run is to stand.
+    pub position: PositionAsk,
 }
 
 /// The fields of a resumption.
@@ -53,12 +55,10 @@ pub struct Suspend {
 pub struct Resume {
     /// The reason, for people.
     pub reason: Option<String>,
-    /// The phase that the run goes on in.
-    pub phase: Option<String>,
+    /// Where the run is to stand, and a limit that is raised.
+    pub position: PositionAsk,
     /// The duration of the lease that the caller asks for.
     pub lease_ttl_ms: Option<u64>,
     /// The limit on running runs with the run's value of a label, for the lease.
     pub max_running: Option<MaxRunning>,
-    /// The highest iteration that the run may come to from now on.
-    pub max_iterations: Option<u32>,
 }

@@ -57,9 +57,9 @@ mod tests {
     use super::*;
     use crate::domain::lifecycle::{LifecycleName, LimitThen};
     use crate::domain::{
-        Agents, Claim, Complete, Content, End, Ending, Labels, LabelsChange, Link, LinksChange, MaxRunning, Metadata,
-        Principal, Priority, RedactedPath, Redaction, Release, Request, RequestAbort, Resume, Route, RunKey, Suspend,
-        SuspensionTerms, Update,
+        Agents, BindingsChange, Claim, Complete, Content, End, Ending, Labels, LabelsChange, Link, MaxRunning,
+        Metadata, Origin, PositionAsk, Principal, Priority, RedactedPath, Redaction, Release, Request, RequestAbort,
+        Resume, Route, RunKey, Suspend, SuspensionTerms, Update,
     };
 
     fn hex(digest: [u8; 32]) -> String {
@@ -72,14 +72,14 @@ mod tests {
     }
 
     #[allow(clippy::needless_update, reason = "a field that comes later has a digest of its own")]
-    fn links() -> LinksChange {
-        LinksChange {
+    fn bindings() -> BindingsChange {
+        BindingsChange {
             route: Some(Route::Mcp),
             fallback_used: true,
             tab_group_id: Some("tabs".into()),
             audit_session_id: Some("audit".into()),
             workflow_id: Some("workflow".into()),
-            ..LinksChange::default()
+            ..BindingsChange::default()
         }
     }
 
@@ -114,6 +114,10 @@ mod tests {
         Link { rel, target, sha256: None, media_type: Some("text/plain".into()), summary: None }
     }
 
+    fn at(phase: &str) -> PositionAsk {
+        PositionAsk { phase: Some(phase.into()), ..PositionAsk::default() }
+    }
+
     fn terms() -> SuspensionTerms {
         SuspensionTerms { reason: Some("why".into()), resume_hint: Some("how".into()), timeout_ms: Some(12_000) }
     }
@@ -126,7 +130,7 @@ mod tests {
     /// that were applied before it would be refused.
     #[test]
     fn a_digest_never_changes() {
-        let (links, metadata, why, labels) = (links(), metadata(), why(), labels_change());
+        let (bindings, metadata, why, labels) = (bindings(), metadata(), why(), labels_change());
         let asked = Asked {
             rpc: "StartRun",
             deferred: true,
@@ -137,7 +141,7 @@ mod tests {
             changes: Brought {
                 task_thread_id: Some("task"),
                 agent_id: Some("agent"),
-                links: Some(&links),
+                bindings: Some(&bindings),
                 why: Some(&why),
                 labels: Some(&labels.set),
                 labels_dropped: Some(&labels.remove),
@@ -157,7 +161,7 @@ mod tests {
                     deferred: true,
                     task_thread_id: "task".into(),
                     agent_id: Some("agent".into()),
-                    links: links(),
+                    bindings: bindings(),
                     labels: labels(),
                     metadata: metadata(),
                     lease_ttl_ms: None,
@@ -170,7 +174,7 @@ mod tests {
             (
                 Ask::Update(Update {
                     lease_epoch,
-                    links: links(),
+                    bindings: bindings(),
                     labels: labels_change(),
                     metadata: metadata(),
                     ..Update::default()
@@ -233,12 +237,14 @@ mod tests {
                     labels: labels(),
                     lease_ttl_ms: Some(4_000),
                     input: Some(content()),
-                    parent_run_id: Some("parent".into()),
-                    continues_run_id: Some("before".into()),
-                    lifecycle: LifecycleName::parse("loop@3"),
-                    phase: Some("plan".into()),
-                    max_iterations: Some(7),
-                    max_iterations_then: Some(LimitThen::Abort),
+                    origin: Origin { parent_run_id: Some("parent".into()), continues_run_id: Some("before".into()) },
+                    position: PositionAsk {
+                        lifecycle: LifecycleName::parse("loop@3"),
+                        phase: Some("plan".into()),
+                        iteration: None,
+                        max_iterations: Some(7),
+                        max_iterations_then: Some(LimitThen::Abort),
+                    },
                     priority: Priority::of(5),
                     ..Start::default()
                 }),
@@ -249,8 +255,7 @@ mod tests {
                     labels: LabelsChange { remove: ["old".into()].into(), ..LabelsChange::default() },
                     result: Some(content()),
                     added: vec![link()],
-                    phase: Some("work".into()),
-                    iteration: Some(8),
+                    position: PositionAsk { iteration: Some(8), ..at("work") },
                     suspension: terms(),
                     priority: Priority::of(-6),
                     ..Update::default()
@@ -261,13 +266,13 @@ mod tests {
                 Ask::Complete(Complete {
                     result: Some(content()),
                     added: vec![link()],
-                    phase: Some("done".into()),
+                    position: at("done"),
                     ..Complete::default()
                 }),
                 "2a9a6c91f292ae513a1120736be42b662a202417d42e3d9910fdc1e0b8766e9e",
             ),
             (
-                Ask::Fail(End { result: Some(content()), phase: Some("broken".into()), ..End::default() }),
+                Ask::Fail(End { result: Some(content()), position: at("broken"), ..End::default() }),
                 "1883e95f077c79a8fbe8f16d0fc6619182560a73b33f0989a9b179e66874562d",
             ),
             (
@@ -277,7 +282,7 @@ mod tests {
                     terms: terms(),
                     ready_timeout_ms: Some(10_000),
                     keep_slot: true,
-                    phase: Some("asking".into()),
+                    position: at("asking"),
                 }),
                 "14106e35f4a1d05a5b48eb66cc73443b2953fd4d3da17554586e1f889f627255",
             ),
@@ -288,10 +293,9 @@ mod tests {
             (
                 Ask::Resume(Resume {
                     reason: Some("go on".into()),
-                    phase: Some("work".into()),
+                    position: PositionAsk { max_iterations: Some(9), ..at("work") },
                     lease_ttl_ms: Some(11_000),
                     max_running: Some(MaxRunning { label: "instance".into(), limit: 2 }),
-                    max_iterations: Some(9),
                 }),
                 "7a59277c7ec5a7c1a617a7d124adce1b59c3912af848336d9806f6810c45d159",
             ),

@@ -6,11 +6,11 @@ use super::lease::{granted, released};
 use super::max_running::leaves_room;
 use super::phases::{Step, given};
 use super::suspension::given_back;
-use crate::domain::decision::Context;
+use crate::domain::context::Context;
 use crate::domain::sides::claims::sent_id;
 use crate::domain::{
-    Ask, Changes, Claim, Claimed, Command, EventType, GiveBack, HeldLease, Ready, Refusal, Run, SupervisionChange,
-    Unbegun,
+    Ask, Changes, Claim, Claimed, Command, EventType, GiveBack, HeldLease, Ready, RefinementsChange, Refusal, Run,
+    SupervisionChange, Take, Unbegun,
 };
 
 /// Refuses a claim whose claimer's own request has had its effect already, on any run.
@@ -35,7 +35,7 @@ pub(super) fn start(claim: &Claim, cx: Cx<'_>) -> Permitted {
 pub(super) fn take(claim: &Claim, cx: Cx<'_>) -> Permitted {
     let Cx { run, context, .. } = cx;
     if run.is_ready() {
-        if claim.only.is_some_and(|take| !take.takes_ready(run)) {
+        if claim.only == Some(Take::Pending) && run.suspension().is_some() {
             return Err(Refusal::run_suspended(run));
         }
         leaves_room(run, claim.max_running.as_ref(), context)?;
@@ -43,7 +43,8 @@ pub(super) fn take(claim: &Claim, cx: Cx<'_>) -> Permitted {
         free(run, claim, context)?;
     }
     let Some(suspension) = run.suspension() else { return cx.makes(EventType::Claimed, claimed(claim, cx)) };
-    let refinements = suspension.resumption.as_deref().and_then(|said| given(said, cx).boxed());
+    let position = suspension.resumption.as_deref().map(|said| given(said, cx)).unwrap_or_default();
+    let refinements = RefinementsChange { position, ..RefinementsChange::default() }.boxed();
     cx.makes(EventType::Resumed, Changes { refinements, ..claimed(claim, cx) })
 }
 

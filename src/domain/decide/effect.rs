@@ -1,11 +1,10 @@
 //! What the rules of an ask look at, and what they hand on: each makes the whole event of its command, at once.
 
 use super::lease;
-use crate::domain::decision::Context;
-use crate::domain::sides::contents;
+use crate::domain::context::Context;
 use crate::domain::{
-    Changes, Command, Content, Declared, Event, EventType, Labels, LabelsChange, Link, Links, LinksChange, Metadata,
-    RefinementsChange, Refusal, Revision, Run, Status, Time,
+    AttachmentsChange, Bindings, BindingsChange, Changes, Command, Content, Declared, Event, EventType, Labels,
+    LabelsChange, Link, Metadata, RefinementsChange, Refusal, Revision, Run, Status, Time,
 };
 
 /// What a decision looks at: a run that is there, and a command on it.
@@ -33,7 +32,7 @@ impl<'a> Cx<'a> {
 
     /// The phase that the run is in.
     pub(super) fn phase(self) -> Option<&'a str> {
-        self.run.refinements.as_ref()?.phase.as_deref()
+        self.run.refinements.as_ref()?.position.phase.as_deref()
     }
 
     /// The command makes an event of this type, by which the run comes to its status, or keeps the one that it has.
@@ -46,10 +45,10 @@ impl<'a> Cx<'a> {
 
     /// The result and the links that the run is left with, as far as it does not have them.
     pub(super) fn left(self, result: Option<&Content>, added: &[Link]) -> RefinementsChange {
-        let kept =
-            self.run.refinements.as_ref().and_then(|refinements| refinements.result).map(|result| result.content);
+        let kept = self.run.refinements.as_ref().and_then(|all| all.attachments.result).map(|result| result.content);
         let result = result.map(Content::digest).filter(|result| Some(*result) != kept);
-        RefinementsChange { result, links: contents::fresh(added, self.context), ..RefinementsChange::default() }
+        let attachments = AttachmentsChange { result, links: fresh(added, self.context), input: None };
+        RefinementsChange { attachments, ..RefinementsChange::default() }
     }
 }
 
@@ -78,13 +77,27 @@ pub(super) fn event(
     })
 }
 
+/// The links among these that the run does not have.
+pub(super) fn fresh(added: &[Link], context: &Context<'_>) -> Vec<Link> {
+    let mut known = context.sides.links.to_vec();
+    let mut fresh = Vec::new();
+    for link in added {
+        let key = link.key();
+        if !known.contains(&key) {
+            known.push(key);
+            fresh.push(link.clone());
+        }
+    }
+    fresh
+}
+
 /// The fields that a caller wrote, as far as they change the run.
-pub(super) fn written(run: Option<&Run>, links: &LinksChange, labels: LabelsChange, patch: &Metadata) -> Changes {
-    let blank = (Links::default(), Labels::default());
-    let (now, labels_now) = run.map_or((&blank.0, &blank.1), |run| (&run.links, &run.labels));
+pub(super) fn written(run: Option<&Run>, bindings: &BindingsChange, labels: LabelsChange, patch: &Metadata) -> Changes {
+    let blank = (Bindings::default(), Labels::default());
+    let (now, labels_now) = run.map_or((&blank.0, &blank.1), |run| (&run.bindings, &run.labels));
     // A new run has no labels: each label of the ask is set, and none can be dropped.
-    let (links, labels) = (links.clone().effective(now), labels.effective(labels_now));
-    Changes { links, labels, metadata: patched(run, patch), ..Changes::default() }
+    let (bindings, labels) = (now.effective(bindings.clone()), labels.effective(labels_now));
+    Changes { bindings, labels, metadata: patched(run, patch), ..Changes::default() }
 }
 
 /// The patch of a run's metadata; an empty one where it changes nothing.

@@ -1,13 +1,12 @@
 //! The rules of ends: what is said of a run with its outcome, by whom it is ended, and what is told of one that the authority
 //! had ended.
 
-use super::effect::{Cx, Permitted, patched};
+use super::effect::{Cx, Permitted, fresh, patched};
 use super::phases::{Said, Step, is_complete, lacks, met};
-use crate::domain::sides::contents;
 use crate::domain::sweep::Due;
 use crate::domain::{
-    AbortRequest, Changes, Complete, End, Ending, EventType, LateReport, RefinementsChange, RequestAbort, ResultDigest,
-    Run, Status, SupervisionChange,
+    AbortRequest, AttachmentsChange, Changes, Complete, End, Ending, EventType, LateReport, RefinementsChange,
+    RequestAbort, ResultDigest, Run, Status, SupervisionChange,
 };
 
 /// The `reason_code` of a run that was aborted on request, without a report of its worker.
@@ -18,20 +17,20 @@ pub(in crate::domain) const ITERATION_LIMIT: &str = "ITERATION_LIMIT";
 
 /// A completion: in a phase where the run may complete, with what its lifecycle requires.
 pub(super) fn completed(complete: &Complete, cx: Cx<'_>) -> Permitted {
-    let step = cx.step(Said { phase: complete.phase.as_deref(), ..Said::default() })?.stays(cx.run)?;
+    let step = cx.step(Said::of(&complete.position))?.stays(cx.run)?;
     let mut refinements = cx.left(complete.result.as_ref(), &complete.added);
-    refinements.met = met(cx, &complete.added);
-    is_complete(&step, cx, &refinements.met)?;
-    step.ends(cx, false, &mut refinements);
+    refinements.position.met = met(cx, &complete.added);
+    is_complete(&step, cx, &refinements.position.met)?;
+    step.ends(cx, false, &mut refinements.position);
     let metadata = patched(Some(cx.run), &complete.metadata);
     cx.makes(EventType::Completed, Changes { metadata, refinements: refinements.boxed(), ..Changes::default() })
 }
 
 /// An abort or a failure, as the caller says it.
 pub(super) fn ended(end: &End, event_type: EventType, cx: Cx<'_>) -> Permitted {
-    let step = cx.step(Said { phase: end.phase.as_deref(), ..Said::default() })?.stays(cx.run)?;
+    let step = cx.step(Said::of(&end.position))?.stays(cx.run)?;
     let mut refinements = cx.left(end.result.as_ref(), &[]);
-    step.ends(cx, false, &mut refinements);
+    step.ends(cx, false, &mut refinements.position);
     let (ending, refinements) = (end.why.clone(), refinements.boxed());
     cx.makes(event_type, Changes { ending, refinements, ..Changes::default() })
 }
@@ -74,7 +73,7 @@ pub(super) fn swept(cx: Cx<'_>) -> Permitted {
 /// concludes it from silence.
 pub(super) fn concluded(step: Step<'_>, ending: Ending, presumed: bool, cx: Cx<'_>) -> Changes {
     let mut refinements = RefinementsChange::default();
-    step.ends(cx, presumed, &mut refinements);
+    step.ends(cx, presumed, &mut refinements.position);
     let supervision = SupervisionChange { presumed, ..SupervisionChange::default() };
     Changes { ending, supervision, refinements: refinements.boxed(), ..Changes::default() }
 }
@@ -86,7 +85,7 @@ pub(super) fn reported_late(status: Status, cx: Cx<'_>) -> Permitted {
         return Ok(None);
     }
     let brought = command.ask.brought();
-    let links = contents::fresh(brought.added, context);
+    let links = fresh(brought.added, context);
     let Ending { failure_reason, reason_code } = brought.why.cloned().unwrap_or_default();
     let mut report = LateReport {
         at,
@@ -98,12 +97,13 @@ pub(super) fn reported_late(status: Status, cx: Cx<'_>) -> Permitted {
         metadata: brought.metadata.cloned().unwrap_or_default(),
         result: brought.result.map(|result| ResultDigest { content: result.digest(), revision: run.revision.next() }),
         links: u32::try_from(links.len()).unwrap_or(u32::MAX),
-        phase: brought.phase.map(str::to_owned),
+        phase: brought.phase().map(str::to_owned),
     };
     if status == Status::Completed {
-        report.lacks(&lacks(brought.phase, brought.added, cx));
+        report.lacks(&lacks(brought.phase(), brought.added, cx));
     }
     let supervision = SupervisionChange { late_report: Some(Box::new(report)), ..SupervisionChange::default() };
-    let refinements = RefinementsChange { links, ..RefinementsChange::default() }.boxed();
+    let attachments = AttachmentsChange { links, ..AttachmentsChange::default() };
+    let refinements = RefinementsChange { attachments, ..RefinementsChange::default() }.boxed();
     cx.makes(EventType::LateReported, Changes { supervision, refinements, ..Changes::default() })
 }

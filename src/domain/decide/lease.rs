@@ -2,7 +2,7 @@
 //! [`sweep`](crate::domain::sweep), what renews it in [`renewal`](crate::domain::renewal), and what a claim of it
 //! takes in [`claim`](super::claim).
 
-use crate::domain::decision::Context;
+use crate::domain::context::Context;
 use crate::domain::{
     Asker, Changes, Command, Executor, Facts, Lease, LeaseEpoch, Refusal, Run, Status, SupervisionChange,
 };

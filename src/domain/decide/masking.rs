@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::refused_whatever_it_brings;
 use crate::domain::command::Masked;
-use crate::domain::decision::Context;
+use crate::domain::context::Context;
 use crate::domain::limits::{CALL_CONTENTS_BYTES_MAX, CONTENT_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX};
 use crate::domain::{
     Ask, Command, Content, Declared, LifecycleFound, Masks, Metadata, Prepared, Refusal, Request, Run, Violation,

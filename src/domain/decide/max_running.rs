@@ -1,6 +1,6 @@
 //! The rule of `max_running`: whether a claim, or a resumption under a lease, finds room.
 
-use crate::domain::decision::Context;
+use crate::domain::context::Context;
 use crate::domain::{LabelValue, MaxRunning, Refusal, Run, RunId};
 
 /// Refuses a claim where as many runs with the same value of a label are running as it allows.

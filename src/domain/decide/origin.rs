@@ -1,6 +1,6 @@
 //! The rules of a run's identity and origin, which its creation settles.
 
-use crate::domain::{Ask, Command, Content, ContentDigest, LifecyclePin, Refusal, Run, Start, Status};
+use crate::domain::{Ask, Command, Content, ContentDigest, Refinements, Refusal, Run, Start, Status};
 
 /// Refuses a start of a run that is there and is another than the one which the start means.
 pub(super) fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
@@ -30,33 +30,13 @@ fn same_origin(
     if run.status != Status::Pending {
         return Ok(());
     }
-    let kept = run.refinements.as_deref().cloned().unwrap_or_default();
-    // The newest version of a name is whichever the run is pinned to.
-    let pinned = |pin: &LifecyclePin| match &start.lifecycle {
-        Some(name) if name.is(&pin.id) => name.to_string(),
-        Some(_) | None => pin.id.to_string(),
-    };
+    let none = Refinements::default();
+    let Refinements { attachments, origin, position, priority: _, rest: _ } =
+        run.refinements.as_deref().unwrap_or(&none);
     let hash = |digest: Option<ContentDigest>| digest.map(|digest| digest.sha256.to_string());
-    for (field, requested, actual) in [
-        ("input", hash(start.input.as_ref().map(Content::digest)), hash(kept.input)),
-        ("parent_run_id", start.parent_run_id.as_ref().map(ToString::to_string), kept.parent_run_id.map(Into::into)),
-        (
-            "continues_run_id",
-            start.continues_run_id.as_ref().map(ToString::to_string),
-            kept.continues_run_id.map(Into::into),
-        ),
-        ("lifecycle", start.lifecycle.as_ref().map(ToString::to_string), kept.lifecycle.as_ref().map(pinned)),
-        (
-            "max_iterations",
-            start.max_iterations.map(|max| max.to_string()),
-            kept.max_iterations.map(|max| max.to_string()),
-        ),
-        (
-            "max_iterations_then",
-            start.max_iterations_then.map(|then| then.name().to_owned()),
-            Some(kept.max_iterations_then.unwrap_or_default().name().to_owned()),
-        ),
-    ] {
+    let input = ("input", hash(start.input.as_ref().map(Content::digest)), hash(attachments.input));
+    let said = [input].into_iter().chain(origin.beside(&start.origin)).chain(position.beside(&start.position));
+    for (field, requested, actual) in said {
         if let Some(requested) = requested.filter(|requested| Some(requested) != actual.as_ref()) {
             return Err(conflict(field, &requested, &actual.unwrap_or_default()));
         }

@@ -35,7 +35,7 @@ fn not_owner(run: &Run, rpc: &'static str, agent_id: Option<&str>) -> Refusal {
     Refusal::NotOwner {
         agent_id: agent_id.unwrap_or_default().to_owned(),
         owner_agent_id: run.agent_id.clone().unwrap_or_default(),
-        tab_group_id: run.links.tab_group_id.clone(),
+        tab_group_id: run.bindings.tab_group_id.clone(),
         rpc,
         key: run.key(),
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::effect::Cx;
-use crate::domain::decision::Context;
+use crate::domain::context::Context;
 use crate::domain::lifecycle::{LifecycleName, LimitThen, Requirement};
 use crate::domain::sides::lifecycles;
 use crate::domain::{
-    Command, Declared, Event, EventType, LifecycleFound, Link, Refinements, RefinementsChange, Refusal, Resumption,
-    Run, RunKey, Start, Violation,
+    Command, Declared, Event, EventType, LifecycleFound, Link, PositionAsk, PositionChange, Refusal, Resumption, Run,
+    RunKey, Violation,
 };
 
 /// What a late completion lacks that comes in a phase where its run may not complete, as the report says it.
@@ -32,7 +32,7 @@ pub(super) fn has_lifecycle(run: Option<&Run>, command: &Command, context: &Cont
             }
             Err(Refusal::LifecycleUnsupported { lifecycle: declared.pin.id.clone(), fields })
         }
-        LifecycleFound::Missing if command.ask.facts().needs_lifecycle || command.ask.brought().phase.is_some() => {
+        LifecycleFound::Missing if command.ask.facts().needs_lifecycle || command.ask.brought().phase().is_some() => {
             Err(not_found(run, command))
         }
         LifecycleFound::NotAsked | LifecycleFound::There(_) | LifecycleFound::Missing => Ok(()),
@@ -46,6 +46,13 @@ pub(super) struct Said<'a> {
     pub(super) iteration: Option<u32>,
     /// The limit of iterations, where the command raises it.
     pub(super) max_iterations: Option<u32>,
+}
+
+impl<'a> Said<'a> {
+    pub(super) fn of(position: &'a PositionAsk) -> Self {
+        let PositionAsk { lifecycle: _, phase, iteration, max_iterations, max_iterations_then: _ } = position;
+        Self { phase: phase.as_deref(), iteration: *iteration, max_iterations: *max_iterations }
+    }
 }
 
 /// The step of a run from one phase and iteration to another.
@@ -76,7 +83,7 @@ impl<'a> Step<'a> {
         declared: Option<&Declared>,
         key: &RunKey,
     ) -> Result<Self, Refusal> {
-        let stands = run.and_then(|run| run.refinements.as_deref());
+        let stands = run.and_then(Run::position);
         let from = stands.and_then(|stands| stands.phase.as_deref());
         let to = said.phase.filter(|to| Some(*to) != from);
         if let (Some(declared), Some(to)) = (declared, to)
@@ -135,7 +142,7 @@ impl<'a> Step<'a> {
     }
 
     /// Adds the step to an event's changes.
-    pub(super) fn put(&self, change: &mut RefinementsChange) {
+    pub(super) fn put(&self, change: &mut PositionChange) {
         change.iteration = self.iteration;
         if let Some(to) = self.to {
             change.phase = Some(to.to_owned());
@@ -144,7 +151,7 @@ impl<'a> Step<'a> {
 
     /// Adds the step of a run that ends: to the phase that was named, or to the one that its lifecycle has at the end.
     /// `presumed`: only what the authority concluded is reported late, and judged by the phase before.
-    pub(super) fn ends(&self, cx: Cx<'_>, presumed: bool, change: &mut RefinementsChange) {
+    pub(super) fn ends(&self, cx: Cx<'_>, presumed: bool, change: &mut PositionChange) {
         self.put(change);
         let Some(declared) = cx.declared().filter(|_| !self.is_named) else { return };
         let at_end = declared.lifecycle.at_end.as_deref();
@@ -154,25 +161,26 @@ impl<'a> Step<'a> {
 }
 
 /// A claim of a ready run applies what was said when it was made ready, and checked then.
-pub(super) fn given(resumption: &Resumption, cx: Cx<'_>) -> RefinementsChange {
-    let mut change = RefinementsChange { max_iterations: resumption.max_iterations, ..RefinementsChange::default() };
+pub(super) fn given(resumption: &Resumption, cx: Cx<'_>) -> PositionChange {
+    let mut change = PositionChange { max_iterations: resumption.max_iterations, ..PositionChange::default() };
     if let Some(to) = resumption.phase.clone().filter(|to| Some(to.as_str()) != cx.phase()) {
         if cx.declared().is_some_and(|declared| declared.lifecycle.iterates(cx.phase(), &to)) {
-            change.iteration = cx.run.refinements.as_ref().map(|stands| stands.iteration.saturating_add(1));
+            change.iteration = cx.run.position().map(|stands| stands.iteration.saturating_add(1));
         }
         change.phase = Some(to);
     }
     change
 }
 
-/// A run with a lifecycle begins in its initial phase, unless the start names one. A start may set limits where its
-/// lifecycle sets none, and may set lower ones.
-pub(super) fn created(
-    start: &Start,
-    declared: Option<&Declared>,
-    change: &mut RefinementsChange,
-) -> Result<(), Refusal> {
-    let Some(Declared { pin, lifecycle, .. }) = declared else { return Ok(()) };
+/// Where a new run stands. One with a lifecycle begins in its initial phase, unless the start names one. A start may set
+/// limits where its lifecycle sets none, and may set lower ones.
+pub(super) fn created(start: &PositionAsk, declared: Option<&Declared>) -> Result<PositionChange, Refusal> {
+    let mut change = PositionChange {
+        max_iterations: start.max_iterations,
+        max_iterations_then: start.max_iterations_then,
+        ..PositionChange::default()
+    };
+    let Some(Declared { pin, lifecycle, .. }) = declared else { return Ok(change) };
     change.lifecycle = Some(pin.clone());
     change.phase = lifecycle.initial().map(str::to_owned);
     change.max_iterations = start.max_iterations.or(lifecycle.max_iterations);
@@ -189,7 +197,7 @@ pub(super) fn created(
         let (asked, then) = (asked.name(), then.name());
         violations.push(Violation::new("max_iterations_then", format!("is {asked}; {} says {then}", pin.id)));
     }
-    if violations.is_empty() { Ok(()) } else { Err(Refusal::InvalidFields(violations)) }
+    if violations.is_empty() { Ok(change) } else { Err(Refusal::InvalidFields(violations)) }
 }
 
 /// What the links of an ask bring of that which the completion requires, and the run does not have. A link that the run
@@ -211,12 +219,12 @@ pub(super) fn is_complete(step: &Step<'_>, cx: Cx<'_>, brought: &BTreeSet<Requir
     if missing.is_empty() {
         return Ok(());
     }
-    let went_on = run.refinements.as_ref().is_some_and(|stands| stands.resumed_from.is_some());
+    let went_on = run.refinements.as_ref().is_some_and(|all| all.rest.resumed_from.is_some());
     Err(Refusal::CompletionIncomplete { lifecycle: declared.pin.id.clone(), missing, went_on, run: run.summary() })
 }
 
 fn may_complete(declared: &Declared, run: &Run, to: Option<&str>) -> Result<(), Refusal> {
-    let phase = to.or_else(|| run.refinements.as_ref()?.phase.as_deref()).unwrap_or_default();
+    let phase = to.or_else(|| run.position()?.phase.as_deref()).unwrap_or_default();
     match declared.lifecycle.completes_in() {
         Some(phases) if !phases.contains(&phase) => Err(invalid_phase(declared, &run.key(), Some(run), phase, true)),
         Some(_) | None => Ok(()),
@@ -235,14 +243,14 @@ pub(super) fn lacks(named: Option<&str>, added: &[Link], cx: Cx<'_>) -> Vec<Stri
 /// Whether a run that is reported as completed could have been, by the phase in which it ended. Where the end moved it and
 /// an earlier release did not note from which phase, nobody knows it: then no phase is taken for one that may complete.
 fn was_to_complete(declared: &Declared, named: Option<&str>, cx: Cx<'_>) -> bool {
-    let ended_in = cx.run.refinements.as_ref().and_then(|stands| stands.ended_in.clone());
+    let ended_in = cx.run.position().and_then(|stands| stands.ended_in.clone());
     let is_moved = cx.phase().is_some() && cx.phase() == declared.lifecycle.at_end.as_deref();
     if is_moved && ended_in.is_none() {
         return declared.lifecycle.completes_in().is_none() && named.is_none();
     }
     let mut before = cx.run.clone();
-    if let Some(stands) = before.refinements.as_mut().filter(|_| ended_in.is_some()) {
-        stands.phase = ended_in;
+    if let Some(all) = before.refinements.as_mut().filter(|_| ended_in.is_some()) {
+        all.position.phase = ended_in;
     }
     let step = Step::new(Some(&before), Said { phase: named, ..Said::default() }, Some(declared), &cx.command.key);
     step.is_ok_and(|step| may_complete(declared, &before, step.to).is_ok())
@@ -255,7 +263,7 @@ fn lacking<'a>(
     brought: &'a BTreeSet<Requirement>,
 ) -> impl Iterator<Item = &'a Requirement> {
     let has = |wanted: &Requirement| {
-        brought.contains(wanted) || run.refinements.as_ref().is_some_and(|stands| stands.met.contains(wanted))
+        brought.contains(wanted) || run.position().is_some_and(|stands| stands.met.contains(wanted))
     };
     declared.lifecycle.completion_requires.iter().filter(move |wanted| !has(wanted))
 }
@@ -277,7 +285,7 @@ pub(super) fn invalid_resumption(declared: &Declared, to: Option<&str>, cx: Cx<'
 }
 
 fn invalid_phase(declared: &Declared, key: &RunKey, run: Option<&Run>, to: &str, completes: bool) -> Refusal {
-    let from = run.and_then(|run| run.refinements.as_ref()?.phase.clone());
+    let from = run.and_then(|run| run.position()?.phase.clone());
     let allowed: Vec<String> = if completes {
         declared.lifecycle.completes_in().unwrap_or_default().into_iter().map(str::to_owned).collect()
     } else {
@@ -301,10 +309,10 @@ pub(super) fn name(event: &mut Event, run: &mut Run, lifecycle: LifecycleFound<'
         LifecycleFound::Missing => None,
         LifecycleFound::There(declared) => declared.lifecycle.word(run),
     };
-    let stands: &mut Refinements = run.refinements.get_or_insert_default();
+    let stands = &mut run.refinements.get_or_insert_default().position;
     if stands.word == word {
         return;
     }
-    event.changes.refinements.get_or_insert_default().word = Some(word.clone().unwrap_or_default());
+    event.changes.refinements.get_or_insert_default().position.word = Some(word.clone().unwrap_or_default());
     stands.word = word;
 }

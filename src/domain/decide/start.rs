@@ -3,29 +3,28 @@
 use super::effect::{Cx, Permitted, event, written};
 use super::lease::granted;
 use super::phases::{self, Said, Step, has_lifecycle};
-use crate::domain::decision::Context;
+use crate::domain::context::Context;
 use crate::domain::{
-    Changes, Command, Content, EventType, LabelsChange, RefinementsChange, Refusal, Run, Start, Status,
-    SupervisionChange, Time, Violation,
+    AttachmentsChange, Changes, Command, Content, EventType, LabelsChange, RefinementsChange, Refusal, Run, Start,
+    Status, SupervisionChange, SuspensionsChange, Time, Violation,
 };
 
 /// A start of a run that is not there creates it.
 pub(super) fn created(start: &Start, command: &Command, context: &Context<'_>) -> Permitted {
     has_lifecycle(None, command, context)?;
     let declared = context.sides.lifecycle.declared();
-    let mut refinements = RefinementsChange {
-        input: start.input.as_ref().map(Content::digest),
-        parent_run_id: start.parent_run_id.clone(),
-        continues_run_id: start.continues_run_id.clone(),
-        priority: start.priority.filter(|priority| !priority.is_none()),
-        max_iterations: start.max_iterations,
-        max_iterations_then: start.max_iterations_then,
-        ..RefinementsChange::default()
-    };
-    phases::created(start, declared, &mut refinements)?;
+    let mut position = phases::created(&start.position, declared)?;
     let step = Step::new(None, said(start), declared, &command.key)?;
     starts_in(&step, context)?;
-    step.put(&mut refinements);
+    step.put(&mut position);
+    let input = start.input.as_ref().map(Content::digest);
+    let refinements = RefinementsChange {
+        attachments: AttachmentsChange { input, ..AttachmentsChange::default() },
+        origin: start.origin.clone(),
+        position,
+        rest: SuspensionsChange::default(),
+        priority: start.priority.filter(|priority| !priority.is_none()),
+    };
     let mut changes = begun(None, start, command, (context, context.now));
     changes.task_thread_id = Some(start.task_thread_id.clone());
     changes.refinements = refinements.boxed();
@@ -39,14 +38,14 @@ pub(super) fn started(start: &Start, cx: Cx<'_>) -> Permitted {
     let step = cx.step(said(start))?.goes_on(run)?;
     starts_in(&step, context)?;
     let mut refinements = RefinementsChange::default();
-    step.put(&mut refinements);
+    step.put(&mut refinements.position);
     let mut changes = begun(Some(run), start, command, (context, at));
     changes.refinements = refinements.boxed();
     cx.makes(EventType::Started, changes)
 }
 
 fn said(start: &Start) -> Said<'_> {
-    Said { phase: start.phase.as_deref(), ..Said::default() }
+    Said { phase: start.position.phase.as_deref(), ..Said::default() }
 }
 
 /// What every start says of its run, as far as that is not so already.
@@ -62,7 +61,7 @@ fn begun(run: Option<&Run>, start: &Start, command: &Command, (context, at): (&C
             run_timeout_ms: start.run_timeout_ms.filter(|timeout| kept != Some(*timeout)),
             ..SupervisionChange::default()
         },
-        ..written(run, &start.links, labels, &start.metadata)
+        ..written(run, &start.bindings, labels, &start.metadata)
     }
 }
 

@@ -7,8 +7,9 @@ use super::max_running::leaves_room;
 use super::phases::{Said, Step, invalid_resumption};
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{
-    Ask, Asker, Brought, Changes, Command, EventType, Lease, LeaseEpoch, Principal, Ready, RefinementsChange, Refusal,
-    Resume, Resumption, Run, Status, Suspend, Suspension, SuspensionTerms, Update, Violation,
+    Ask, Asker, Brought, Changes, Command, EventType, Lease, LeaseEpoch, PositionAsk, Principal, Ready,
+    RefinementsChange, Refusal, Resume, Resumption, Run, Status, Suspend, Suspension, SuspensionTerms,
+    SuspensionsChange, Update, Violation,
 };
 
 /// The kind of a suspension by a limit of the run.
@@ -27,7 +28,7 @@ pub(super) fn approves(cx: Cx<'_>) -> bool {
     let Ask::Complete(complete) = &command.ask else { return false };
     let phase = |name: Option<&str>| cx.declared()?.lifecycle.phase(name?);
     // The phase that the approval names counts as that of every completion does: what may follow is looked at later.
-    let (stands, named) = (phase(cx.phase()), phase(complete.phase.as_deref()));
+    let (stands, named) = (phase(cx.phase()), phase(complete.position.phase.as_deref()));
     let may_complete = stands.into_iter().chain(named).any(|phase| phase.may_complete);
     // One that was sent back, or is paused for another reason, does not wait for an approval.
     let awaits = |suspension: &Suspension| {
@@ -62,7 +63,9 @@ fn executed_by(suspension: &Suspension) -> Option<&Principal> {
 /// Whether an update moves a suspended run from one phase that suspends to another. It grants nothing, so it needs no
 /// lease.
 pub(super) fn moves(cx: Cx<'_>) -> bool {
-    let Ask::Update(Update { phase: Some(to), .. }) = &cx.command.ask else { return false };
+    let Ask::Update(Update { position: PositionAsk { phase: Some(to), .. }, .. }) = &cx.command.ask else {
+        return false;
+    };
     let suspends = |phase: &str| cx.declared().is_some_and(|declared| declared.lifecycle.suspends(phase).is_some());
     cx.run.suspension().is_some()
         && !cx.run.is_ready()
@@ -135,7 +138,7 @@ pub(super) fn suspend(suspend: &Suspend, cx: Cx<'_>) -> Permitted {
     }
     // Where the lifecycle says which phase such a suspension leads to, what the call says of one is dropped.
     let is_moved = cx.declared().is_some_and(|declared| declared.lifecycle.on_suspend.contains_key(&suspend.kind));
-    let phase = suspend.phase.as_deref().filter(|_| !is_moved);
+    let phase = suspend.position.phase.as_deref().filter(|_| !is_moved);
     let step = cx.step(Said { phase, ..Said::default() })?.stays(run)?;
     if run.supervision.abort_request.is_some() {
         return cx.makes(EventType::Aborted, concluded(step, as_requested(run), false, cx));
@@ -166,8 +169,8 @@ pub(super) fn suspended<'a>(
     let Cx { run, command: Command { principal, .. }, at, .. } = cx;
     let lifecycle = cx.declared().map(|declared| &declared.lifecycle);
     let moved = lifecycle.and_then(|lifecycle| lifecycle.on_suspend.get(kind));
-    moved.map_or(step, |phase| Step::to(phase, cx)).put(change);
-    let phase = change.phase.as_deref().or(cx.phase());
+    moved.map_or(step, |phase| Step::to(phase, cx)).put(&mut change.position);
+    let phase = change.position.phase.as_deref().or(cx.phase());
     let declared = lifecycle.zip(phase).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
     let timeout_ms = terms.timeout_ms.or_else(|| declared?.timeout_ms);
     let standing = run.suspension();
@@ -187,7 +190,7 @@ pub(super) fn suspended<'a>(
         by_limit: by_limit || standing.is_some_and(|standing| standing.by_limit),
         resumption: None,
     };
-    change.suspension = Some(Box::new(suspension));
+    change.rest.suspension = Some(Box::new(suspension));
     run.supervision.lease.filter(|lease| !lease.resting).map(|lease| Lease { resting: true, ..lease })
 }
 
@@ -200,8 +203,7 @@ pub(super) fn resume(resume: &Resume, cx: Cx<'_>) -> Permitted {
     if resume.lease_ttl_ms.is_some() {
         leaves_room(run, resume.max_running.as_ref(), context)?;
     }
-    let said = Said { phase: resume.phase.as_deref(), max_iterations: resume.max_iterations, ..Said::default() };
-    let step = cx.step(said)?.goes_on(run)?;
+    let step = cx.step(Said::of(&resume.position))?.goes_on(run)?;
     leaves(resume, cx)?;
     let (by, reason) = (command.principal.clone(), resume.reason.clone());
     let mut resumption = Resumption { at, by, reason, phase: None, max_iterations: None };
@@ -209,18 +211,18 @@ pub(super) fn resume(resume: &Resume, cx: Cx<'_>) -> Permitted {
     let is_ready = resume.lease_ttl_ms.is_none() && run.supervision.lease.is_some();
     if is_ready {
         // The claim counts the iteration.
-        (resumption.phase, resumption.max_iterations) = (step.to.map(str::to_owned), resume.max_iterations);
+        (resumption.phase, resumption.max_iterations) = (step.to.map(str::to_owned), resume.position.max_iterations);
         changes.supervision.ready = Some(Box::new(ready_again(suspension, cx)));
     } else {
-        step.put(&mut refinements);
-        refinements.max_iterations = resume.max_iterations;
+        step.put(&mut refinements.position);
+        refinements.position.max_iterations = resume.position.max_iterations;
     }
     if let Some(ttl_ms) = resume.lease_ttl_ms {
         let agent_id = command.principal.agent_id.clone();
         changes.agent_id = agent_id.filter(|agent_id| Some(agent_id) != run.agent_id.as_ref());
         changes.supervision.lease = Some(granted(Some(run), context, ttl_ms));
     }
-    refinements.resumption = Some(Box::new(resumption));
+    refinements.rest.resumption = Some(Box::new(resumption));
     changes.refinements = refinements.boxed();
     cx.makes(if is_ready { EventType::Ready } else { EventType::Resumed }, changes)
 }
@@ -240,9 +242,9 @@ fn may_resume(run: &Run, suspension: &Suspension, resume: &Resume, command: &Com
     if resume.reason.is_none() && WITH_REASON.contains(&suspension.kind.as_str()) {
         violations.push(Violation::new("reason", format!("is required: the run is suspended by {}", suspension.kind)));
     }
-    let stands = run.refinements.as_deref();
+    let (stands, raised) = (run.position(), resume.position.max_iterations);
     let max = stands.and_then(|stands| stands.max_iterations);
-    match (resume.max_iterations, max) {
+    match (raised, max) {
         (Some(_), None) => violations.push(Violation::new("max_iterations", "must be absent: the run has no limit")),
         (Some(asked), Some(max)) if asked < max => {
             violations.push(Violation::new("max_iterations", format!("is {asked}; it only grows, and is {max}")));
@@ -252,10 +254,10 @@ fn may_resume(run: &Run, suspension: &Suspension, resume: &Resume, command: &Com
     if !violations.is_empty() {
         return Err(Refusal::InvalidFields(violations));
     }
-    if resume.max_iterations.is_some() && is_its_own_agents(run, command) {
+    if raised.is_some() && is_its_own_agents(run, command) {
         return Err(Refusal::SelfRaise { run: run.summary() });
     }
-    let (spent, limit) = (stands.map_or(0, |stands| stands.iteration), resume.max_iterations.or(max));
+    let (spent, limit) = (stands.map_or(0, |stands| stands.iteration), raised.or(max));
     match limit {
         Some(limit) if suspension.by_limit && spent >= limit => {
             let (budget, spent, limit) = (ITERATIONS, spent.into(), limit.into());
@@ -274,20 +276,19 @@ fn ready_again(suspension: &Suspension, Cx { at, .. }: Cx<'_>) -> Ready {
 /// A claim that let the run go on was not begun: the run waits as before, for the same workers. What was said with the
 /// resumption was applied by the claim's event, and its time to be claimed begins anew.
 pub(super) fn given_back(cx: Cx<'_>) -> Option<(Ready, RefinementsChange)> {
-    let from = cx.run.refinements.as_ref()?.resumed_from.as_deref()?;
+    let from = cx.run.refinements.as_ref()?.rest.resumed_from.as_deref()?;
     let said = from.resumption.as_deref().cloned();
-    let change = RefinementsChange {
+    let rest = SuspensionsChange {
         suspension: Some(Box::new(Suspension { resumption: None, ..from.clone() })),
         resumption: said.map(|said| Box::new(Resumption { phase: None, max_iterations: None, ..said })),
-        ..RefinementsChange::default()
     };
-    Some((ready_again(from, cx), change))
+    Some((ready_again(from, cx), RefinementsChange { rest, ..RefinementsChange::default() }))
 }
 
 /// Refuses a resumption in a phase that suspends, and one without a phase where the run is in such a phase.
 fn leaves(resume: &Resume, cx: Cx<'_>) -> Result<(), Refusal> {
     let Some(declared) = cx.declared() else { return Ok(()) };
-    let to = resume.phase.as_deref();
+    let to = resume.position.phase.as_deref();
     match declared.lifecycle.suspends(to.or(cx.phase()).unwrap_or_default()) {
         Some(_) => Err(invalid_resumption(declared, to, cx)),
         None => Ok(()),

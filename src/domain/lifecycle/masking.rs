@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::domain::redaction::REDACTED as MASK;
+use crate::domain::parts::redaction::REDACTED as MASK;
 
 /// Bits of a word of states.
 const WORD: usize = u64::BITS as usize;

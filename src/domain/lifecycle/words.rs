@@ -41,7 +41,7 @@ pub enum Suspended {
 
 impl WordRule {
     fn matches(&self, run: &Run) -> bool {
-        let phase = run.refinements.as_ref().and_then(|refinements| refinements.phase.as_ref());
+        let phase = run.position().and_then(|stands| stands.phase.as_ref());
         let is = |wanted: &Option<String>, found: Option<&String>| wanted.is_none() || wanted.as_ref() == found;
         self.status.is_none_or(|status| status == run.status)
             && is(&self.phase, phase)
@@ -68,6 +68,6 @@ impl Lifecycle {
     #[must_use]
     pub fn word(&self, run: &Run) -> Option<String> {
         let rule = self.words.iter().find(|rule| rule.matches(run))?;
-        rule.word.clone().or_else(|| run.refinements.as_ref()?.phase.clone())
+        rule.word.clone().or_else(|| run.position()?.phase.clone())
     }
 }

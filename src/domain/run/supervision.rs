@@ -3,111 +3,15 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::ResultDigest;
 use crate::domain::form::{form, object};
-use crate::domain::{
-    Event, EventType, Identity, Lease, LeaseEpoch, Metadata, Principal, Ready, Run, Status, Time, Unbegun,
-};
-
-/// A request that the worker which executes a run abort it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AbortRequest {
-    /// The time of the request.
-    pub at: Time,
-    /// The caller that made the request.
-    pub by: Principal,
-    /// The reason, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The time at which the authority aborts the run by itself; none: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deadline: Option<Time>,
-}
-
-/// The report that the last lease's holder made after the authority had ended the run. A late report changes no status.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LateReport {
-    /// The time of the report.
-    pub at: Time,
-    /// The caller that reported.
-    pub by: Principal,
-    /// The epoch of the lease that the report was made under; [`LeaseEpoch::NONE`] for a run without one.
-    pub lease_epoch: LeaseEpoch,
-    /// The terminal status that the report names.
-    pub status: Status,
-    /// The reason, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure_reason: Option<String>,
-    /// The reason, for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason_code: Option<String>,
-    /// The metadata patch of the report; it is not applied, and only the event keeps it.
-    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
-    pub metadata: Metadata,
-    /// The result of the report, which is kept beside the run's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<ResultDigest>,
-    /// The number of links that came with it.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub links: u32,
-    /// The phase that the report names; nothing checks it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub phase: Option<String>,
-}
-
-/// The `reason_code` of a late report that the run was completed, where its lifecycle would not have let it complete. A
-/// completion has no reason of its own: so its reason is the authority's, and lists what was missing.
-const COMPLETION_INCOMPLETE: &str = "COMPLETION_INCOMPLETE";
-
-/// What stands between two things that were missing: no requirement has a space in it.
-const BETWEEN: &str = " ";
+use crate::domain::happened::Happened;
+use crate::domain::parts::ending::{AbortRequest, LateReport};
+use crate::domain::parts::lease::{Executor, Lease, Unbegun};
+use crate::domain::parts::rest::Ready;
+use crate::domain::{EventType, Identity, LeaseEpoch, Principal, Redaction, Time};
 
 /// The number of identities that a run keeps of those that executed it before.
 const EXECUTED_BY_MAX: usize = 32;
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_none(links: &u32) -> bool {
-    *links == 0
-}
-
-impl LateReport {
-    /// The report as the run shows it: without the patch, which the event keeps.
-    #[must_use]
-    pub fn without_metadata(&self) -> Self {
-        Self { metadata: Metadata::default(), ..self.clone() }
-    }
-
-    /// Notes what the run lacks for the completion that is reported.
-    pub(in crate::domain) fn lacks(&mut self, missing: &[String]) {
-        if self.status == Status::Completed && !missing.is_empty() {
-            self.reason_code = Some(COMPLETION_INCOMPLETE.to_owned());
-            self.failure_reason = Some(missing.join(BETWEEN));
-        }
-    }
-
-    /// Whether the run would not have been completed by this report, had it come in time: then it is no outcome.
-    #[must_use]
-    pub fn is_incomplete(&self) -> bool {
-        self.status == Status::Completed && self.reason_code.as_deref() == Some(COMPLETION_INCOMPLETE)
-    }
-
-    /// What the run lacked for the completion that was reported.
-    #[must_use]
-    pub fn completion_missing(&self) -> Vec<String> {
-        let listed = self.failure_reason.as_deref().filter(|_| self.is_incomplete()).unwrap_or_default();
-        listed.split(BETWEEN).filter(|missing| !missing.is_empty()).map(str::to_owned).collect()
-    }
-
-    fn weight(&self) -> usize {
-        [&self.failure_reason, &self.phase].into_iter().flatten().map(String::len).sum::<usize>()
-            + self.metadata.weight()
-            + size_of::<Self>()
-    }
-}
 
 /// The fields of a run that the authority watches over.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -170,16 +74,6 @@ pub struct SupervisionChange {
     pub executor: Option<Executor>,
 }
 
-/// An identity that is kept as one that executed the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Executor {
-    /// The event's caller, who executes the run without a lease.
-    Caller,
-    /// Whoever was granted the lease before.
-    Grantee,
-}
-
 object!(Supervision {
     lease: "lease",
     start_deadline: "startDeadline",
@@ -209,7 +103,7 @@ form!(SupervisionChange {
 });
 
 impl Supervision {
-    pub(in crate::domain) fn fold(&mut self, event: &Event) {
+    pub(in crate::domain) fn fold(&mut self, change: &SupervisionChange, happened: Happened<'_>) {
         let SupervisionChange {
             lease,
             start_deadline,
@@ -221,14 +115,14 @@ impl Supervision {
             unbegun,
             to_grantee,
             executor,
-        } = &event.changes.supervision;
+        } = change;
         if lease.is_some_and(|lease| !lease.resting) {
             let earlier = self.grantee.take().and_then(|grantee| grantee.identity);
-            self.grantee = to_grantee.then(|| Box::new(event.principal.clone()));
+            self.grantee = to_grantee.then(|| Box::new(happened.principal.clone()));
             self.keep_executed_by(earlier.filter(|_| *executor == Some(Executor::Grantee)));
         }
         if *executor == Some(Executor::Caller) {
-            self.keep_executed_by(event.principal.identity.clone());
+            self.keep_executed_by(happened.principal.identity.clone());
         }
         self.lease = lease.or(self.lease);
         self.start_deadline = start_deadline.or(self.start_deadline);
@@ -236,7 +130,7 @@ impl Supervision {
         self.presumed |= presumed;
         // Any event of a ready run ends its readiness, and after any event of its holder a claim has been begun. A
         // request to abort the run and a redaction do neither: the holder does not make them.
-        if !matches!(event.event_type, EventType::AbortRequested | EventType::Redacted) {
+        if !matches!(happened.event_type, EventType::AbortRequested | EventType::Redacted) {
             self.ready.clone_from(ready);
             self.unbegun.clone_from(unbegun);
         }
@@ -293,64 +187,74 @@ impl Supervision {
     }
 
     pub(in crate::domain) fn weight(&self) -> usize {
-        let request = self.abort_request.as_ref();
-        request.map_or(0, |request| size_of::<AbortRequest>() + request.reason.as_ref().map_or(0, String::len))
-            + self.late_report.as_ref().map_or(0, |report| report.weight())
-            + self.ready.as_ref().map_or(0, |_| size_of::<Ready>())
-            + self.unbegun.as_ref().map_or(0, |unbegun| unbegun.weight())
-            + self.grantee.as_ref().map_or(0, |_| size_of::<Principal>())
-            + self.executed_by.iter().map(|identity| weight_of(identity)).sum::<usize>()
+        let Self {
+            abort_request,
+            late_report,
+            ready,
+            unbegun,
+            grantee,
+            executed_by,
+            lease: _,
+            start_deadline: _,
+            run_timeout_ms: _,
+            presumed: _,
+            rest_micros: _,
+            steady_ahead_micros: _,
+        } = self;
+        abort_request.as_ref().map_or(0, |request| request.weight())
+            + late_report.as_ref().map_or(0, |report| report.weight())
+            + ready.as_ref().map_or(0, |_| size_of::<Ready>())
+            + unbegun.as_ref().map_or(0, |unbegun| unbegun.weight())
+            + grantee.as_ref().map_or(0, |_| size_of::<Principal>())
+            + executed_by.iter().map(|identity| weight_of(identity)).sum::<usize>()
     }
+
+    pub(in crate::domain) fn take_out(&mut self, redaction: &Redaction) {
+        let Self {
+            abort_request,
+            late_report,
+            lease: _,
+            start_deadline: _,
+            run_timeout_ms: _,
+            presumed: _,
+            ready: _,
+            unbegun: _,
+            grantee: _,
+            executed_by: _,
+            rest_micros: _,
+            steady_ahead_micros: _,
+        } = self;
+        take_out_of(abort_request, late_report, redaction);
+    }
+}
+
+impl SupervisionChange {
+    pub(in crate::domain) fn take_out(&mut self, redaction: &Redaction) -> u64 {
+        let Self {
+            abort_request,
+            late_report,
+            lease: _,
+            start_deadline: _,
+            run_timeout_ms: _,
+            presumed: _,
+            ready: _,
+            unbegun: _,
+            to_grantee: _,
+            executor: _,
+        } = self;
+        take_out_of(abort_request, late_report, redaction)
+    }
+}
+
+fn take_out_of(
+    request: &mut Option<Box<AbortRequest>>,
+    report: &mut Option<Box<LateReport>>,
+    redaction: &Redaction,
+) -> u64 {
+    request.as_mut().map_or(0, |request| request.take_out(redaction))
+        + report.as_mut().map_or(0, |report| report.take_out(redaction))
 }
 
 fn weight_of(identity: &Identity) -> usize {
     size_of::<Arc<Identity>>() + size_of::<Identity>() + identity.subject.len() + identity.issuer.len()
-}
-
-impl Run {
-    /// The time at which a running run is aborted; none: never, or not while it is at rest.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Time> {
-        if self.is_at_rest() {
-            return None;
-        }
-        let Supervision { run_timeout_ms, rest_micros, .. } = self.supervision;
-        Some(self.running_at?.plus_ms(run_timeout_ms?).plus_micros(rest_micros))
-    }
-
-    /// The time at which the authority has to end the run by itself, with or without a lease, by the
-    /// [steady clock](crate::domain::steady); none: never.
-    #[must_use]
-    pub fn due_at(&self) -> Option<Time> {
-        Some(self.first_deadline()?.plus_micros(self.supervision.steady_ahead_micros))
-    }
-
-    fn first_deadline(&self) -> Option<Time> {
-        let deadline = match self.status {
-            Status::Pending => self.supervision.start_deadline,
-            Status::Running => match (&self.supervision.ready, self.suspension()) {
-                (Some(ready), _) => ready.deadline,
-                (None, Some(suspension)) => suspension.deadline,
-                (None, None) => self.deadline(),
-            },
-            Status::Completed | Status::Aborted | Status::Failed => return None,
-        };
-        let grace = self.supervision.abort_request.as_ref().and_then(|request| request.deadline);
-        deadline.into_iter().chain(grace).min()
-    }
-
-    /// Whether a worker may hold a lease on the run.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.status == Status::Running && self.supervision.lease.is_some() && !self.is_at_rest()
-    }
-
-    /// The run's last known terminal status: that of a late report, else the run's own. A completion that its lifecycle
-    /// would not have allowed is none.
-    #[must_use]
-    pub fn outcome(&self) -> Option<Status> {
-        let late = self.supervision.late_report.as_ref().filter(|report| !report.is_incomplete());
-        let reported = late.map(|report| report.status);
-        reported.or(Some(self.status).filter(|status| status.is_terminal()))
-    }
 }

@@ -10,26 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use sha2::{Digest as _, Sha256};
 
 use super::side::{Applied, Side};
-use crate::domain::{Ask, Command, Identity, LeaseEpoch, Namespace, Refusal, Run, RunKey, RunWrite, Status};
+use crate::domain::{Ask, ClaimKey, Claimed, Command, Identity, Refusal, Run, RunWrite, Status};
 
 /// The RPC, as refusals name it.
 const RPC: &str = "ClaimNextRun";
-
-/// A claim that was made under a `request_id`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claimed {
-    /// The run that was claimed.
-    pub key: RunKey,
-    /// The epoch of the lease that was granted.
-    pub epoch: LeaseEpoch,
-    /// The digest of the request: see [`Request::digest`](crate::domain::Request::digest).
-    pub digest: [u8; 32],
-    /// The number of repetitions of the request that were answered with this claim.
-    pub replays: u64,
-}
-
-/// The key of a claimer's request: its namespace and its id.
-pub type ClaimKey = (Namespace, String);
 
 /// What stands between the digits of an identity and the id.
 const BETWEEN: char = '\u{1f}';

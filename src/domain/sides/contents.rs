@@ -9,7 +9,6 @@
 use std::collections::HashMap;
 
 use super::side::{Applied, Side};
-use crate::domain::decision::Context;
 use crate::domain::{Command, Content, ContentDigest, Event, Hash, Link, Revision, Run, RunKey, RunWrite};
 
 /// The tables of what stands beside runs.
@@ -103,28 +102,14 @@ impl<'a> ContentsOf<'a> {
             .as_ref()
             .and_then(|report| report.result)
             .map(|result| result.content);
-        let links = refinements.map_or(&[][..], |refinements| &refinements.links);
+        let links = refinements.map_or(&[][..], |refinements| &refinements.attachments.links);
         let added = u32::try_from(links.len()).unwrap_or(u32::MAX);
         Self {
-            input: refinements.and_then(|refinements| refinements.input),
-            result: late.or_else(|| refinements.and_then(|refinements| refinements.result)),
+            input: refinements.and_then(|refinements| refinements.attachments.input),
+            result: late.or_else(|| refinements.and_then(|refinements| refinements.attachments.result)),
             links: (run.all_links().saturating_sub(added) + 1, links),
         }
     }
-}
-
-/// The links among these that the run does not have.
-pub(in crate::domain) fn fresh(added: &[Link], context: &Context<'_>) -> Vec<Link> {
-    let mut known = context.sides.links.to_vec();
-    let mut fresh = Vec::new();
-    for link in added {
-        let key = link.key();
-        if !known.contains(&key) {
-            known.push(key);
-            fresh.push(link.clone());
-        }
-    }
-    fresh
 }
 
 /// The links of runs, and the rows to be written, as the commands of a batch leave them.

@@ -108,7 +108,7 @@ impl<'a> LifecycleFound<'a> {
 #[must_use]
 pub fn of(command: &Command, run: Option<&Run>) -> Option<LifecycleKey> {
     let Some(run) = run else {
-        let name = command.ask.brought().lifecycle?.clone();
+        let name = command.ask.brought().position?.lifecycle.clone()?;
         return Some(LifecycleKey::Named(command.key.namespace.clone(), name));
     };
     pinned(run)
@@ -128,7 +128,7 @@ pub fn wanted<'a>(
 
 /// What a run is pinned to.
 fn pinned(run: &Run) -> Option<LifecycleKey> {
-    let pin = run.refinements.as_ref()?.lifecycle.clone()?;
+    let pin = run.refinements.as_ref()?.position.lifecycle.clone()?;
     Some(LifecycleKey::Pinned(run.namespace.clone(), pin))
 }
 

@@ -10,20 +10,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::Serialize;
-
 use super::side::{Applied, Side};
 use crate::domain::{Command, Namespace, Run, RunId, RunKey, RunWrite};
-
-/// A claim's limit.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MaxRunning {
-    /// The label's key. A run without it is not limited.
-    pub label: String,
-    /// The number of runs with the same value of the label that may be running, this one included.
-    pub limit: u32,
-}
 
 /// A value that a label has in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

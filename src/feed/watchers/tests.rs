@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use super::super::fold::Folded;
 use super::*;
 use crate::domain::evolve::evolve;
-use crate::domain::{Changes, Event, EventType, LabelsChange, LinksChange, Principal, Revision, RunKey, Status, Time};
+use crate::domain::{
+    BindingsChange, Changes, Event, EventType, LabelsChange, Principal, Revision, RunKey, Status, Time,
+};
 
 const NAMESPACES: [&str; 2] = ["default", "another"];
 
@@ -43,7 +45,12 @@ fn run() -> impl Strategy<Value = Arc<Run>> {
             task_thread_id: Some(thread),
             agent_id: agent,
             labels: LabelsChange { set, ..LabelsChange::default() },
-            links: LinksChange { route, workflow_id: workflow, audit_session_id: audit, ..LinksChange::default() },
+            bindings: BindingsChange {
+                route,
+                workflow_id: workflow,
+                audit_session_id: audit,
+                ..BindingsChange::default()
+            },
             ..Changes::default()
         };
         let status = if runs { Status::Running } else { Status::Pending };
@@ -142,7 +149,7 @@ fn sessions_with_equal_filters_are_one_group_and_are_told_together_once_they_wai
             trace: None,
             changes: Changes {
                 task_thread_id: Some("t".to_owned()),
-                links: LinksChange { workflow_id: Some("w".to_owned()), ..LinksChange::default() },
+                bindings: BindingsChange { workflow_id: Some("w".to_owned()), ..BindingsChange::default() },
                 ..Changes::default()
             },
         },

@@ -11,8 +11,8 @@ use super::SqliteStore;
 use crate::clock::{Clock, draw_id};
 use crate::domain::ids::shard_of;
 use crate::domain::{
-    Agents, Ask, Command, Complete, Decided, End, LinksChange, Metadata, Positions, Principal, Request, Rules, RunKey,
-    Start, Status, Time, Update, Verdict,
+    Agents, Ask, BindingsChange, Command, Complete, Decided, End, Metadata, Positions, Principal, Request, Rules,
+    RunKey, Start, Status, Time, Update, Verdict,
 };
 use crate::store::OpenOptions;
 use crate::store::finding::Fault;
@@ -59,8 +59,8 @@ fn start(run_id: &str) -> Command {
 }
 
 fn tab_group(run_id: &str, tab_group_id: &str) -> Command {
-    let links = LinksChange { tab_group_id: Some(tab_group_id.to_owned()), ..LinksChange::default() };
-    command(run_id, Ask::Update(Update { links, ..Update::default() }))
+    let bindings = BindingsChange { tab_group_id: Some(tab_group_id.to_owned()), ..BindingsChange::default() };
+    command(run_id, Ask::Update(Update { bindings, ..Update::default() }))
 }
 
 async fn commit(store: &SqliteStore, commands: Vec<Command>) -> Result<Decided, CommitError> {
@@ -107,7 +107,7 @@ async fn a_run_is_committed_read_back_and_replayed_across_a_restart() {
     let run = store.run(&key("run")).await.unwrap().unwrap();
     assert_eq!((run.status, run.revision), (Status::Completed, 3.into()));
     assert_eq!(run_at(&store, &key("run"), 3.into()).await.unwrap(), Some(run));
-    assert_eq!(run_at(&store, &key("run"), 1.into()).await.unwrap().unwrap().links.tab_group_id, None);
+    assert_eq!(run_at(&store, &key("run"), 1.into()).await.unwrap().unwrap().bindings.tab_group_id, None);
     assert_eq!(run_at(&store, &key("run"), 0.into()).await.unwrap(), None);
     assert_eq!(run_at(&store, &key("run"), u64::MAX.into()).await.unwrap(), None);
     assert_eq!(store.run_events(&key("run"), 1.into(), 1, PAGE_BYTES_MAX).await.unwrap()[0].revision, 2);
@@ -138,7 +138,7 @@ async fn the_state_after_any_event_is_found_across_keyframes() {
     }
     for revision in [2, 31, 32, 33, 63, 64, 65, 70] {
         let run = run_at(&store, &key("run"), revision.into()).await.unwrap().unwrap();
-        assert_eq!((run.revision, run.links.tab_group_id), (revision.into(), Some(revision.to_string())));
+        assert_eq!((run.revision, run.bindings.tab_group_id), (revision.into(), Some(revision.to_string())));
     }
     assert_eq!(run_at(&store, &key("run"), 71.into()).await.unwrap(), None);
 }

@@ -8,7 +8,7 @@ use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
     RUN_ID_BYTES_MAX, UNMASKED_BYTES_MAX,
 };
-use crate::domain::{Agents, LinksChange, Principal};
+use crate::domain::{Agents, BindingsChange, Principal};
 
 const LEDGER: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 
@@ -132,8 +132,8 @@ fn an_empty_text_is_absent_in_a_start_and_clears_in_an_update() {
     let started = start(|_| ()).unwrap().ask;
     assert_eq!(started, Ask::Start(Start { task_thread_id: "task".into(), ..Start::default() }));
     let updated = update(|request| request.workflow_id = Some(String::new())).unwrap().ask;
-    let links = LinksChange { workflow_id: Some(String::new()), ..LinksChange::default() };
-    assert_eq!(updated, Ask::Update(Update { links, ..Update::default() }));
+    let bindings = BindingsChange { workflow_id: Some(String::new()), ..BindingsChange::default() };
+    assert_eq!(updated, Ask::Update(Update { bindings, ..Update::default() }));
     let link = "x".repeat(LINK_BYTES_MAX + 1);
     assert_eq!(fields(update(|request| request.tab_group_id = Some(link))), ["tab_group_id"]);
 }

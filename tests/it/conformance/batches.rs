@@ -45,7 +45,10 @@ pub(crate) async fn commands_on_one_run_are_decided_on_the_state_that_the_one_be
     assert_eq!(words(&answers), expected);
     let contents = sound(fixture.store()).await;
     let run = &contents.runs[&key("run-1")];
-    assert_eq!((run.status, run.revision, run.links.workflow_id.as_deref()), (Status::Completed, 4.into(), Some("w")));
+    assert_eq!(
+        (run.status, run.revision, run.bindings.workflow_id.as_deref()),
+        (Status::Completed, 4.into(), Some("w"))
+    );
     assert_eq!(answers[6], Ok(Verdict::Done(Disposition::Applied, Arc::new(run.clone()))));
 }
 
@@ -135,9 +138,9 @@ pub(crate) async fn the_same_id_in_two_namespaces_is_two_runs<F: Fixture>(fixtur
     let mut other = start("run-1").workflow("there");
     other.key = elsewhere("run-1");
     apply(fixture.store(), other.request("request-1")).await;
-    assert_eq!(stored(fixture.store(), &key("run-1")).await.links.workflow_id.as_deref(), Some("here"));
+    assert_eq!(stored(fixture.store(), &key("run-1")).await.bindings.workflow_id.as_deref(), Some("here"));
     let there = stored(fixture.store(), &elsewhere("run-1")).await;
-    assert_eq!((there.namespace.as_str(), there.links.workflow_id.as_deref()), ("another", Some("there")));
+    assert_eq!((there.namespace.as_str(), there.bindings.workflow_id.as_deref()), ("another", Some("there")));
     assert_eq!(fixture.store().run(&elsewhere("run-2")).await.unwrap(), None);
     assert_eq!(sound(fixture.store()).await.runs.len(), 2);
 }

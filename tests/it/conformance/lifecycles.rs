@@ -28,20 +28,20 @@ fn version(outcome: &PutOutcome) -> u32 {
 }
 
 async fn max_of(store: &dyn Store, run_id: &str, lifecycle: &str) -> Option<u32> {
-    apply(store, start(run_id).with(lifecycle)).await.refinements.unwrap().max_iterations
+    apply(store, start(run_id).with(lifecycle)).await.refinements.unwrap().position.max_iterations
 }
 
 fn phase(run: &Run) -> &str {
-    run.refinements.as_ref().and_then(|stands| stands.phase.as_deref()).unwrap_or_default()
+    run.position().and_then(|stands| stands.phase.as_deref()).unwrap_or_default()
 }
 
 fn pinned(run: &Run) -> String {
-    run.refinements.as_ref().unwrap().lifecycle.as_ref().unwrap().id.to_string()
+    run.position().unwrap().lifecycle.as_ref().unwrap().id.to_string()
 }
 
 /// What the run is called, as answers show it.
 fn called(run: &Run) -> &str {
-    let word = run.refinements.as_ref().and_then(|stands| stands.word.as_deref());
+    let word = run.position().and_then(|stands| stands.word.as_deref());
     word.unwrap_or_else(|| run.status.name())
 }
 
@@ -209,7 +209,7 @@ pub(crate) async fn what_remains_of_a_deleted_lifecycle_is_read_and_ended<F: OnD
     assert_eq!(word(&ask(store, complete("walked").phase("stop")).await), "LIFECYCLE_NOT_FOUND");
     assert_eq!(apply(store, fail("walked")).await.status, Status::Failed);
     assert_eq!(apply(store, abort("left")).await.status, Status::Aborted);
-    let lost = LifecycleKey::Pinned(DEFAULT_NAMESPACE.into(), run.refinements.unwrap().lifecycle.unwrap());
+    let lost = LifecycleKey::Pinned(DEFAULT_NAMESPACE.into(), run.refinements.unwrap().position.lifecycle.unwrap());
     assert_eq!(store.declared(&lost).await.unwrap(), None);
     sound(store).await;
 }
@@ -220,7 +220,7 @@ pub(crate) async fn the_loop_of_an_agent_is_bounded_and_its_phase_is_fresh<F: Fi
     let store = fixture.store();
     put(store, &agent_loop("REFUSE")).await;
     let begun = apply(store, begin("run-1")).await;
-    let since = |run: &Run| run.refinements.as_ref().unwrap().phase_started_at.unwrap();
+    let since = |run: &Run| run.position().unwrap().phase_started_at.unwrap();
     assert_eq!((phase(&begun), since(&begun)), ("plan", begun.started_at));
     fixture.pass(1_000).await;
     let labelled = apply(store, update("run-1").label("a", "b")).await;
@@ -231,7 +231,7 @@ pub(crate) async fn the_loop_of_an_agent_is_bounded_and_its_phase_is_fresh<F: Fi
         for next in ["observe", "evaluate", "continue", "act"] {
             apply(store, update("run-1").phase(next)).await;
         }
-        assert_eq!(stored(store, &key("run-1")).await.refinements.unwrap().iteration, iteration);
+        assert_eq!(stored(store, &key("run-1")).await.refinements.unwrap().position.iteration, iteration);
     }
     for next in ["observe", "evaluate"] {
         apply(store, update("run-1").phase(next)).await;
@@ -301,7 +301,7 @@ pub(crate) async fn a_background_task_has_its_own_words_and_keeps_no_secret<F: F
     });
     assert_eq!(serde_json::to_value(pending.metadata.as_map()).unwrap(), kept);
     let Ask::Start(again) = begin("task-1").input(&kept).ask else { unreachable!() };
-    assert_eq!(pending.refinements.as_ref().unwrap().input, again.input.map(|input| input.digest()));
+    assert_eq!(pending.refinements.as_ref().unwrap().attachments.input, again.input.map(|input| input.digest()));
     assert!(matches!(ask(store, begin("task-1").request("once")).await, Ok(Verdict::Replayed { .. })));
     assert_eq!(word(&ask(store, begin("task-1")).await), "unchanged", "masked, it is the same input");
 
@@ -309,7 +309,7 @@ pub(crate) async fn a_background_task_has_its_own_words_and_keeps_no_secret<F: F
     apply(store, update("task-1").result(&json!({"pages": [1]}))).await;
     let cancelled = apply(store, abort("task-1")).await;
     assert_eq!((called(&cancelled), cancelled.status), ("CANCELLED", Status::Aborted));
-    assert!(cancelled.refinements.unwrap().result.is_some(), "what it had found stays");
+    assert!(cancelled.refinements.unwrap().attachments.result.is_some(), "what it had found stays");
 
     apply(store, leased("task-2").with("openchrome.task")).await;
     fixture.pass_alive(&[], TTL_MS + 2_000).await;

@@ -156,7 +156,7 @@ pub(crate) async fn seed_002_needs_help_in_and_out_with_reasons<F: Fixture>(fixt
     assert_eq!(word(&ask(&*there, silent).await), "INVALID_FIELD", "whoever helps says what was done");
     apply(&*there, resume("run-1")).await;
     let resumed = apply(store, claim("run-1")).await;
-    let left = resumed.refinements.as_ref().unwrap().resumed_from.as_ref().unwrap();
+    let left = resumed.refinements.as_ref().unwrap().rest.resumed_from.as_ref().unwrap();
     let said = left.resumption.as_ref().unwrap().reason.as_deref();
     assert_eq!((left.reason.as_str(), said), ("a login is asked for", Some("that one")));
     sound(store).await;
@@ -197,7 +197,7 @@ pub(crate) async fn seed_004_every_edge_of_its_graph_and_no_other<F: Fixture>(fi
             assert_eq!(answer, wanted, "{from} to {target}");
             if is_edge {
                 let run = stored(store, &key(&id)).await;
-                let stands = run.refinements.as_ref().unwrap();
+                let stands = run.position().unwrap();
                 assert_eq!(stands.phase.as_deref(), Some(*target));
                 assert_eq!(run.suspension().is_some(), suspends(target));
             }
@@ -219,7 +219,7 @@ pub(crate) async fn what_was_given_with_a_resumption_outlives_the_store<F: Fixtu
         return;
     }
     let claimed = apply(&*there, claim("run-1")).await;
-    assert_eq!(claimed.refinements.as_ref().unwrap().phase.as_deref(), Some("acting"));
+    assert_eq!(claimed.position().unwrap().phase.as_deref(), Some("acting"));
     sound(&*there).await;
 }
 

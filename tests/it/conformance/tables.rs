@@ -82,9 +82,9 @@ pub(crate) async fn the_columns_of_runs_are_the_run_and_each_of_its_fields_is_th
             Some(run.started_at.micros().to_string()),
             Some(run.task_thread_id.clone()),
             run.agent_id.clone(),
-            run.links.workflow_id.clone(),
-            run.links.audit_session_id.clone(),
-            run.links.route.map(|route| route.name().to_owned()),
+            run.bindings.workflow_id.clone(),
+            run.bindings.audit_session_id.clone(),
+            run.bindings.route.map(|route| route.name().to_owned()),
         ];
         assert_eq!(row[2..11], plain, "{key:?}");
         let labels = (!run.labels.is_empty()).then(|| json!(run.labels));

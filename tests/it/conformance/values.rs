@@ -68,7 +68,7 @@ fn ending(run_id: &str, text: &str) -> Command {
 /// Whether a run carries the text at each of those places.
 fn assert_carries(run: &Run, text: &str) {
     assert_eq!(run.task_thread_id, text);
-    for link in [&run.agent_id, &run.links.workflow_id, &run.links.tab_group_id, &run.links.audit_session_id] {
+    for link in [&run.agent_id, &run.bindings.workflow_id, &run.bindings.tab_group_id, &run.bindings.audit_session_id] {
         assert_eq!(link.as_deref(), Some(text));
     }
     assert_eq!(run.labels, [(text.to_owned(), text.to_owned())].into());
@@ -223,7 +223,7 @@ pub(crate) async fn thirty_two_labels_are_kept_and_one_more_changes_nothing<F: F
     let answers = ask_all(fixture.store(), vec![refused, swapped.clone(), swapped]).await;
     assert_eq!(words(&answers), ["INVALID_FIELD", "applied", "unchanged"]);
     let run = stored(fixture.store(), &key("run-1")).await;
-    assert_eq!((run.labels.len(), run.links.workflow_id, run.labels.get("key-0")), (LABELS_MAX, None, None));
+    assert_eq!((run.labels.len(), run.bindings.workflow_id, run.labels.get("key-0")), (LABELS_MAX, None, None));
     // All of them at once.
     let none = (1..33).fold(update("run-1"), |command, n| command.without_label(&format!("key-{n}")));
     assert!(apply(fixture.store(), none).await.labels.is_empty());

@@ -2,7 +2,7 @@
 
 use runledger::domain::decide::Decision;
 use runledger::domain::limits::{LABELS_MAX, METADATA_BYTES_MAX};
-use runledger::domain::{Changes, Command, LabelsChange, Links, LinksChange, Refusal, Route, Run, Status};
+use runledger::domain::{Bindings, BindingsChange, Changes, Command, LabelsChange, Refusal, Route, Run, Status};
 use serde_json::json;
 
 use super::{applied, decided, now, run_in};
@@ -10,15 +10,15 @@ use crate::support::commands::{Asking as _, abort, complete, fail, metadata, sta
 
 fn rich() -> Run {
     let labels = [("kept", "yes"), ("team", "a")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let links = Links {
+    let bindings = Bindings {
         route: Some(Route::Mcp),
         fallback_used: true,
         workflow_id: Some("workflow-1".into()),
         audit_session_id: Some("audit-1".into()),
-        ..Links::default()
+        ..Bindings::default()
     };
     Run {
-        links,
+        bindings,
         labels: labels.into(),
         metadata: metadata(&json!({"n": 1, "deep": {"er": [1, 2]}})),
         ..run_in(Status::Running)
@@ -58,13 +58,13 @@ fn an_event_carries_only_what_changed() {
         });
     let (event, after) = applied(Some(&rich()), &asked);
     let changed = Changes {
-        links: LinksChange { workflow_id: Some("workflow-2".into()), ..LinksChange::default() },
+        bindings: BindingsChange { workflow_id: Some("workflow-2".into()), ..BindingsChange::default() },
         labels: LabelsChange { set: [("team".to_owned(), "b".to_owned())].into(), ..LabelsChange::default() },
         ..Changes::default()
     };
     assert_eq!(event.changes, changed);
     let mut expected = rich();
-    expected.links.workflow_id = Some("workflow-2".into());
+    expected.bindings.workflow_id = Some("workflow-2".into());
     expected.labels.insert("team".into(), "b".into());
     expected.revision = expected.revision.next();
     expected.updated_at = now();
@@ -74,14 +74,14 @@ fn an_event_carries_only_what_changed() {
 #[test]
 fn an_empty_link_clears_and_an_absent_one_stays() {
     let (event, after) = applied(Some(&rich()), &update("run-1").workflow(""));
-    assert_eq!(event.changes.links.workflow_id.as_deref(), Some(""));
-    assert_eq!((after.links.workflow_id, after.links.audit_session_id.as_deref()), (None, Some("audit-1")));
+    assert_eq!(event.changes.bindings.workflow_id.as_deref(), Some(""));
+    assert_eq!((after.bindings.workflow_id, after.bindings.audit_session_id.as_deref()), (None, Some("audit-1")));
 }
 
 #[test]
 fn the_fallback_flag_never_goes_back() {
-    assert!(rich().links.fallback_used);
-    assert!(applied(Some(&rich()), &update("run-1").workflow("w")).1.links.fallback_used);
+    assert!(rich().bindings.fallback_used);
+    assert!(applied(Some(&rich()), &update("run-1").workflow("w")).1.bindings.fallback_used);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_pending_run_takes_over_what_its_start_brings_and_keeps_the_rest() {
     assert_eq!((&event.changes.task_thread_id, &event.changes.agent_id), (&None, &None));
     let mut expected = pending;
     expected.status = Status::Running;
-    expected.links.workflow_id = Some("workflow-2".into());
+    expected.bindings.workflow_id = Some("workflow-2".into());
     expected.labels.insert("team".into(), "b".into());
     expected.metadata = metadata(&json!({"n": 1, "deep": {"new": true}}));
     expected.revision = expected.revision.next();

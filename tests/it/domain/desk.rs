@@ -7,7 +7,7 @@ use runledger::domain::batch::decide_batch;
 use runledger::domain::decide::AppliedRequest;
 use runledger::domain::{
     Command, Decide as _, Declared, Disposition, Event, HeldLease, Lease, LedgerEpoch, Lifecycle, LifecycleId, Loaded,
-    Refinements, Refusal, Rules, Run, Sides, Steady, Time, Verdict,
+    Refinements, Refusal, Rules, Run, RunPosition, Sides, Steady, Time, Verdict,
 };
 
 use crate::support::lifecycles::declared;
@@ -99,8 +99,12 @@ impl Desk {
     }
 }
 
-pub(super) fn stands(run: &Run) -> Refinements {
+pub(super) fn refined(run: &Run) -> Refinements {
     run.refinements.as_deref().cloned().unwrap_or_default()
+}
+
+pub(super) fn stands(run: &Run) -> RunPosition {
+    refined(run).position
 }
 
 pub(super) fn phase(run: &Run) -> String {

@@ -1,13 +1,13 @@
 //! Identity on starts, and ownership on calls that only the owner may make.
 
-use runledger::domain::{Links, Principal, PrincipalKind, Refusal, Run, Status};
+use runledger::domain::{Bindings, Principal, PrincipalKind, Refusal, Run, Status};
 
 use super::{applied, decided, run_in};
 use crate::support::commands::{Asking as _, Operation, THREAD, command, start};
 
 fn owned_by(owner: Option<&str>, status: Status) -> Run {
-    let links = Links { tab_group_id: Some("tabs-1".into()), ..Links::default() };
-    Run { agent_id: owner.map(str::to_owned), links, ..run_in(status) }
+    let bindings = Bindings { tab_group_id: Some("tabs-1".into()), ..Bindings::default() };
+    Run { agent_id: owner.map(str::to_owned), bindings, ..run_in(status) }
 }
 
 #[test]

@@ -8,11 +8,11 @@ use runledger::domain::evolve::evolve;
 use runledger::domain::lifecycle::{Phase, WordRule};
 use runledger::domain::{
     Agents, Changes, Command, Declared, Disposition, Event, EventType, Lifecycle, LifecycleFound, LifecycleId,
-    LimitThen, Principal, RefinementsChange, Refusal, Run, Status, Verdict,
+    LimitThen, PositionChange, Principal, RefinementsChange, Refusal, Run, Status, Verdict,
 };
 use serde_json::json;
 
-use super::desk::{Desk, phase, stands};
+use super::desk::{Desk, phase, refined, stands};
 use crate::support::commands::{
     Asking as _, TTL_MS, abort, claim, complete, deferred, fail, left, request_abort, start, sweep, update,
 };
@@ -25,7 +25,8 @@ fn word(run: &Run) -> String {
 
 /// The run, put into a phase past the rules.
 fn put_into(run: &Run, phase: &str) -> Run {
-    let refinements = RefinementsChange { phase: Some(phase.to_owned()), ..RefinementsChange::default() };
+    let position = PositionChange { phase: Some(phase.to_owned()), ..PositionChange::default() };
+    let refinements = RefinementsChange { position, ..RefinementsChange::default() };
     let changes = Changes { refinements: Some(Box::new(refinements)), ..Changes::default() };
     let event = Event {
         key: run.key(),
@@ -101,7 +102,11 @@ fn a_run_begins_in_the_initial_phase_and_in_no_other() {
         assert_eq!(phase(&desk.apply(begin("run-1").with("graph").phase("p0"))), "p0");
         assert_eq!(phase(&desk.apply(begin("run-2").with("graph@1"))), "p0");
         let created = desk.last().changes.refinements.as_ref().unwrap();
-        assert_eq!(created.lifecycle.as_ref().unwrap().id.to_string(), "graph@1", "the event says what was concluded");
+        assert_eq!(
+            created.position.lifecycle.as_ref().unwrap().id.to_string(),
+            "graph@1",
+            "the event says what was concluded"
+        );
         for missing in ["graph@2", "other"] {
             assert_eq!(desk.refused(begin("run-3").with(missing)).reason(), "LIFECYCLE_NOT_FOUND");
         }
@@ -169,7 +174,7 @@ fn iterations_are_counted_by_the_lifecycle_and_end_at_their_limit() {
         let id = "run-1";
         let mut begin = start(id).with("craik.task_run");
         let runledger::domain::Ask::Start(asked) = &mut begin.ask else { unreachable!() };
-        asked.max_iterations = Some(2);
+        asked.position.max_iterations = Some(2);
         desk.apply(begin);
         for iteration in 1..=2 {
             round(&mut desk, id);
@@ -200,7 +205,7 @@ fn iterations_are_counted_by_the_lifecycle_and_end_at_their_limit() {
         let once_more = end(id).phase("continue").result(&json!({"last": true}));
         let run = desk.apply(once_more);
         assert_eq!((stands(&run).iteration, phase(&run)), (2, "stop".to_owned()), "`at_end` is of every end");
-        assert!(stands(&run).result.is_some(), "what else the call said is kept");
+        assert!(refined(&run).attachments.result.is_some(), "what else the call said is kept");
         assert!(!run.supervision.presumed, "a rule, and not a conclusion from silence");
         assert_eq!((run.status, run.ending.reason_code.as_deref()), (kept, reason), "what the caller says comes first");
     }
@@ -306,7 +311,7 @@ fn a_word_is_that_of_the_first_rule_that_matches() {
     assert!(desk.events[events].changes.refinements.is_none(), "a word that stays is not said again");
     assert_eq!(word(&desk.apply(update(id).epoch(3).phase("p6"))), "p6");
     assert_eq!(word(&desk.apply(complete(id).epoch(3))), "completed");
-    assert_eq!(desk.last().changes.refinements.as_ref().unwrap().word.as_deref(), Some(""));
+    assert_eq!(desk.last().changes.refinements.as_ref().unwrap().position.word.as_deref(), Some(""));
 }
 
 #[test]
@@ -339,7 +344,11 @@ fn a_lifecycle_that_was_deleted_by_hand_keeps_no_run_from_ending() {
     let run = desk.apply(abort("run-1").result(&json!({"password": "x", "page": {"a": 1}})));
     let masked = r#"{"page":"[redacted]","password":"[redacted]"}"#;
     let digest = runledger::domain::ContentDigest::of(masked);
-    assert_eq!(stands(&run).result.unwrap().content, digest, "nobody knows what to mask: so it is everything");
+    assert_eq!(
+        refined(&run).attachments.result.unwrap().content,
+        digest,
+        "nobody knows what to mask: so it is everything"
+    );
 }
 
 #[test]
@@ -356,11 +365,11 @@ fn a_late_completion_is_judged_by_the_phase_before_the_end_where_the_end_moves_t
         desk.apply(sweep("run-1"));
         // An earlier release did not note it.
         let run = desk.runs.get_mut("run-1").unwrap();
-        let ended_in = &mut run.refinements.as_mut().unwrap().ended_in;
+        let ended_in = &mut run.refinements.as_mut().unwrap().position.ended_in;
         assert_eq!(ended_in.as_deref(), Some(*phases.last().unwrap_or(&"draft")));
         *ended_in = ended_in.take().filter(|_| !is_of_before);
         let ended = desk.events.last_mut().unwrap().changes.refinements.as_mut().unwrap();
-        ended.ended_in = ended.ended_in.take().filter(|_| !is_of_before);
+        ended.position.ended_in = ended.position.ended_in.take().filter(|_| !is_of_before);
         assert!(matches!(desk.ask(complete("run-1").epoch(1)), Ok(Verdict::Done(Disposition::RecordedLate, _))));
         let folded = desk.events.iter().fold(None, |run, event| Some(evolve(run, event)));
         assert_eq!(folded.as_ref(), desk.runs.get("run-1"));

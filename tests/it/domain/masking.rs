@@ -4,7 +4,7 @@ use runledger::domain::limits::METADATA_BYTES_MAX;
 use runledger::domain::{Command, Disposition, Verdict, Violation};
 use serde_json::{Value, json};
 
-use super::desk::{Desk, stands};
+use super::desk::{Desk, refined};
 use crate::support::commands::{Asking as _, TTL_MS, complete, start, sweep, update};
 use crate::support::lifecycles::{Standing as _, declared, shipped};
 
@@ -34,7 +34,7 @@ fn what_is_masked_is_no_part_of_the_call() {
     assert_eq!(run.metadata.as_map().get("userPassword"), None);
     assert_eq!(run.metadata.as_map()["api_key"], json!("[redacted]"));
     let digest = runledger::domain::ContentDigest::of(r#"{"secret":"[redacted]"}"#);
-    assert_eq!(stands(&run).result.unwrap().content, digest);
+    assert_eq!(refined(&run).attachments.result.unwrap().content, digest);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use proptest::test_runner::Config;
 use runledger::domain::batch::decide_batch;
 use runledger::domain::evolve::evolve;
 use runledger::domain::limits::KEYFRAME_EVENTS;
-use runledger::domain::redaction::{Rewriting, Rewritten};
+use runledger::domain::rewriting::{Rewriting, Rewritten};
 use runledger::domain::sides::contents::ContentsOf;
 use runledger::domain::steady::after_all;
 use runledger::domain::{
@@ -226,10 +226,10 @@ proptest! {
                 prop_assert_eq!(after.status.is_terminal() && after.completed_at.is_none(), false);
                 let mut again = evolve(Some(after.clone()), event);
                 // Links are counted, and each event has other ones.
-                let counted = |run: &Run| run.refinements.as_ref().map_or(0, |refinements| refinements.links);
+                let counted = |run: &Run| run.refinements.as_ref().map_or(0, |refinements| refinements.attachments.links);
                 prop_assert!(counted(&again) >= counted(&after));
                 if let Some(refinements) = &mut again.refinements {
-                    refinements.links = counted(&after);
+                    refinements.attachments.links = counted(&after);
                 }
                 prop_assert_eq!(again, after, "applying it again changes nothing");
             }

@@ -7,10 +7,11 @@ use runledger::domain::check::{Transition, check_run};
 use runledger::domain::evolve::evolve;
 use runledger::domain::{
     AbortRequest, Agents, Ask, Command, Disposition, EventType, Identity, Lease, LeaseEpoch, LifecycleFound, LimitThen,
-    Link, Pattern, Principal, Priority, Ready, Refinements, Refusal, Run, Status, Suspension, Time, Verdict,
+    Link, Pattern, Principal, Priority, Ready, Refinements, Refusal, Run, Status, Suspension, Suspensions, Time,
+    Verdict,
 };
 
-use super::desk::{Desk, phase, stands};
+use super::desk::{Desk, phase, refined, stands};
 use super::run_in;
 use crate::support::commands::{
     Asking as _, Operation, TTL_MS, abort, claim, command, complete, fail, leased, release, request_abort, resume,
@@ -57,7 +58,7 @@ fn timeouts(mut command: Command, timeout_ms: Option<u64>, ready_timeout_ms: Opt
 
 fn raising(mut command: Command, max: u32) -> Command {
     let Ask::Resume(resume) = &mut command.ask else { panic!("no resumption") };
-    resume.max_iterations = Some(max);
+    resume.position.max_iterations = Some(max);
     command
 }
 
@@ -126,7 +127,7 @@ fn after_the_next_grant_all_that_the_last_holder_says_is_lost() {
     let resumed = desk.apply(under_a_lease(resume("run-1")));
     assert_eq!((epoch(&resumed), desk.last().event_type), (2, EventType::Resumed));
     assert!(resumed.suspension().is_none() && !resumed.supervision.lease.unwrap().resting && resumed.is_held());
-    let from = stands(&resumed).resumed_from.unwrap();
+    let from = refined(&resumed).rest.resumed_from.unwrap();
     assert_eq!((from.kind.as_str(), from.resumption.unwrap().reason.as_deref()), ("HELP", Some("that one")));
     for said in [complete("run-1"), fail("run-1"), update("run-1"), suspend("run-1", "PAUSED", "x"), abort("run-1")] {
         assert_eq!(reason(&desk.refused(held(said, 1))), "LEASE_LOST");
@@ -299,7 +300,7 @@ fn a_resumption_that_nobody_began_is_given_back_as_it_was() {
     assert_eq!(reason(&desk.refused(held(complete("run-1"), 2))), "LEASE_LOST", "it was given up");
     let again = desk.apply(claim("run-1"));
     assert_eq!((phase(&again).as_str(), desk.last().event_type, epoch(&again)), ("planning", EventType::Resumed, 4));
-    assert_eq!(stands(&again).resumed_from.unwrap().kind, "FEEDBACK", "and finds how it was left");
+    assert_eq!(refined(&again).rest.resumed_from.unwrap().kind, "FEEDBACK", "and finds how it was left");
 }
 
 #[test]
@@ -641,7 +642,7 @@ fn the_limit_of_iterations_suspends_and_only_somebody_else_raises_it() {
     let run = desk.apply(again);
     let said = suspension(&run);
     assert_eq!((said.kind.as_str(), phase(&run).as_str(), stands(&run).iteration), ("BUDGET", "paused", 1));
-    assert_eq!((run.links.workflow_id.as_deref(), said.lease_epoch), (Some("kept"), None), "the rest is kept");
+    assert_eq!((run.bindings.workflow_id.as_deref(), said.lease_epoch), (Some("kept"), None), "the rest is kept");
     let refused = desk.refused(resume("run-1").phase("planning"));
     let Refusal::BudgetExceeded { budget, spent, limit, .. } = refused else { panic!("{refused:?}") };
     assert_eq!((budget, spent, limit), ("iterations", 1, 1));
@@ -920,7 +921,7 @@ fn earliest(run: &Run) -> Option<Time> {
     match run.status {
         Status::Pending => all.extend(supervision.start_deadline),
         Status::Running => {
-            let suspension = run.refinements.as_ref().and_then(|all| all.suspension.as_ref());
+            let suspension = run.refinements.as_ref().and_then(|all| all.rest.suspension.as_ref());
             all.extend(supervision.ready.as_ref().and_then(|ready| ready.deadline));
             all.extend(suspension.filter(|_| supervision.ready.is_none()).and_then(|suspension| suspension.deadline));
             if supervision.ready.is_none() && suspension.is_none() {
@@ -961,7 +962,8 @@ proptest! {
             resumption: None,
         };
         let suspension = (suspended && status == Status::Running).then(|| Box::new(suspension));
-        run.refinements = Some(Box::new(Refinements { suspension, ..Refinements::default() }));
+        let rest = Suspensions { suspension, resumed_from: None };
+        run.refinements = Some(Box::new(Refinements { rest, ..Refinements::default() }));
         prop_assert_eq!(run.due_at(), earliest(&run));
     }
 }

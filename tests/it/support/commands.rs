@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{
-    Agents, Ask, Claim, Command, Complete, Content, End, Ending, GiveBack, LabelsChange, LeaseEpoch, Link, LinksChange,
-    MaxRunning, Metadata, Principal, RedactedPath, Redaction, Release, Request, RequestAbort, Resume, Revision, Route,
-    RunId, RunKey, Start, Suspend, SuspensionTerms, Take, Update,
+    Agents, Ask, BindingsChange, Claim, Command, Complete, Content, End, Ending, GiveBack, LabelsChange, LeaseEpoch,
+    Link, MaxRunning, Metadata, Principal, RedactedPath, Redaction, Release, Request, RequestAbort, Resume, Revision,
+    Route, RunId, RunKey, Start, Suspend, SuspensionTerms, Take, Update,
 };
 use serde_json::Value;
 
@@ -118,14 +118,14 @@ pub(crate) struct Fields {
     pub(crate) parent_run_id: Option<RunId>,
     pub(crate) continues_run_id: Option<RunId>,
     pub(crate) phase: Option<String>,
-    /// Links that have no field here.
-    pub(crate) links: LinksChange,
+    /// Bindings that have no field here.
+    pub(crate) bindings: BindingsChange,
 }
 
 impl Fields {
-    fn of_links(links: LinksChange) -> Self {
-        let LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id, .. } = links.clone();
-        Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, links, ..Self::default() }
+    fn of_bindings(bindings: BindingsChange) -> Self {
+        let BindingsChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id, .. } = bindings.clone();
+        Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, bindings, ..Self::default() }
     }
 
     fn of_why(why: Ending) -> Self {
@@ -141,20 +141,22 @@ impl Fields {
                 agent_id: start.agent_id,
                 labels: start.labels,
                 metadata: start.metadata,
-                parent_run_id: start.parent_run_id,
-                continues_run_id: start.continues_run_id,
-                phase: start.phase,
-                ..Self::of_links(start.links)
+                parent_run_id: start.origin.parent_run_id,
+                continues_run_id: start.origin.continues_run_id,
+                phase: start.position.phase,
+                ..Self::of_bindings(start.bindings)
             },
             Ask::Update(update) => Self {
                 labels: update.labels.set,
                 remove_labels: update.labels.remove,
                 metadata: update.metadata,
-                phase: update.phase,
-                ..Self::of_links(update.links)
+                phase: update.position.phase,
+                ..Self::of_bindings(update.bindings)
             },
-            Ask::Complete(complete) => Self { metadata: complete.metadata, phase: complete.phase, ..Self::default() },
-            Ask::Abort(end) | Ask::Fail(end) => Self { phase: end.phase, ..Self::of_why(end.why) },
+            Ask::Complete(complete) => {
+                Self { metadata: complete.metadata, phase: complete.position.phase, ..Self::default() }
+            }
+            Ask::Abort(end) | Ask::Fail(end) => Self { phase: end.position.phase, ..Self::of_why(end.why) },
             Ask::RequestAbort(request) => Self { failure_reason: request.reason, ..Self::default() },
             Ask::Claim(_)
             | Ask::Suspend(_)
@@ -169,26 +171,27 @@ impl Fields {
     }
 
     /// Puts into an ask what it can carry.
-    #[allow(clippy::needless_update, unused_variables, reason = "a link may come later that no test sets by its name")]
+    #[allow(clippy::needless_update, unused_variables, reason = "one may come later that no test sets by its name")]
     pub(crate) fn put_into(self, ask: &mut Ask) {
-        let Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, links, .. } = self;
-        let links = LinksChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id, ..links };
+        let Self { route, fallback_used, tab_group_id, audit_session_id, workflow_id, bindings, .. } = self;
+        let bindings = BindingsChange { route, fallback_used, tab_group_id, audit_session_id, workflow_id, ..bindings };
         let why = Ending { failure_reason: self.failure_reason, reason_code: self.reason_code };
         match ask {
             Ask::Start(start) => {
                 start.task_thread_id = self.task_thread_id.unwrap_or_else(|| THREAD.to_owned());
-                (start.agent_id, start.links) = (self.agent_id, links);
+                (start.agent_id, start.bindings) = (self.agent_id, bindings);
                 (start.labels, start.metadata) = (self.labels, self.metadata);
-                (start.parent_run_id, start.continues_run_id) = (self.parent_run_id, self.continues_run_id);
-                start.phase = self.phase;
+                (start.origin.parent_run_id, start.origin.continues_run_id) =
+                    (self.parent_run_id, self.continues_run_id);
+                start.position.phase = self.phase;
             }
             Ask::Update(update) => {
-                update.links = links;
+                update.bindings = bindings;
                 update.labels = LabelsChange { set: self.labels, remove: self.remove_labels };
-                (update.metadata, update.phase) = (self.metadata, self.phase);
+                (update.metadata, update.position.phase) = (self.metadata, self.phase);
             }
-            Ask::Complete(complete) => (complete.metadata, complete.phase) = (self.metadata, self.phase),
-            Ask::Abort(end) | Ask::Fail(end) => (end.why, end.phase) = (why, self.phase),
+            Ask::Complete(complete) => (complete.metadata, complete.position.phase) = (self.metadata, self.phase),
+            Ask::Abort(end) | Ask::Fail(end) => (end.why, end.position.phase) = (why, self.phase),
             Ask::RequestAbort(request) => request.reason = why.failure_reason,
             Ask::Claim(_)
             | Ask::Suspend(_)
@@ -299,7 +302,7 @@ pub(crate) fn given(run_id: &str, input: &Value, parent: &str) -> Command {
     let mut command = start(run_id);
     if let Ask::Start(start) = &mut command.ask {
         start.input = Some(Content::from(&metadata(input)));
-        start.parent_run_id = Some(parent.into());
+        start.origin.parent_run_id = Some(parent.into());
     }
     command
 }

@@ -83,18 +83,18 @@ pub(crate) trait Standing: Sized {
 impl Standing for Command {
     fn with(mut self, lifecycle: &str) -> Self {
         let Ask::Start(start) = &mut self.ask else { panic!("no start") };
-        start.lifecycle = Some(LifecycleName::parse(lifecycle).expect("a lifecycle"));
+        start.position.lifecycle = Some(LifecycleName::parse(lifecycle).expect("a lifecycle"));
         self
     }
 
     fn phase(mut self, phase: &str) -> Self {
         let to = match &mut self.ask {
-            Ask::Start(start) => &mut start.phase,
-            Ask::Update(update) => &mut update.phase,
-            Ask::Complete(complete) => &mut complete.phase,
-            Ask::Abort(end) | Ask::Fail(end) => &mut end.phase,
-            Ask::Suspend(suspend) => &mut suspend.phase,
-            Ask::Resume(resume) => &mut resume.phase,
+            Ask::Start(start) => &mut start.position.phase,
+            Ask::Update(update) => &mut update.position.phase,
+            Ask::Complete(complete) => &mut complete.position.phase,
+            Ask::Abort(end) | Ask::Fail(end) => &mut end.position.phase,
+            Ask::Suspend(suspend) => &mut suspend.position.phase,
+            Ask::Resume(resume) => &mut resume.position.phase,
             Ask::Claim(_) | Ask::Release(_) | Ask::GiveBack(_) | Ask::RequestAbort(_) | Ask::Redact(_) => {
                 panic!("no phase")
             }
@@ -106,13 +106,13 @@ impl Standing for Command {
 
     fn iteration(mut self, iteration: u32) -> Self {
         let Ask::Update(update) = &mut self.ask else { panic!("no update") };
-        update.iteration = Some(iteration);
+        update.position.iteration = Some(iteration);
         self
     }
 
     fn max_iterations(mut self, max: u32, then: LimitThen) -> Self {
         let Ask::Start(start) = &mut self.ask else { panic!("no start") };
-        (start.max_iterations, start.max_iterations_then) = (Some(max), Some(then));
+        (start.position.max_iterations, start.position.max_iterations_then) = (Some(max), Some(then));
         self
     }
 

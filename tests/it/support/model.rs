@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use runledger::domain::decide::{AppliedRequest, Context, Decision, decide, masked};
 use runledger::domain::evolve::evolve;
-use runledger::domain::redaction::{NO_DIGEST, Rewriting};
+use runledger::domain::rewriting::{NO_DIGEST, Rewriting};
 use runledger::domain::sides::lifecycles;
 use runledger::domain::{
     Ask, ClaimKey, Claimed, Command, Declared, Disposition, Event, Found, Hash, HeldLease, LabelValue, Lease,
@@ -100,7 +100,7 @@ impl Model {
                 }
                 let disposition = Disposition::of(&event);
                 self.take_out(&event);
-                let added = event.changes.refinements.iter().flat_map(|change| &change.links);
+                let added = event.changes.refinements.iter().flat_map(|change| &change.attachments.links);
                 self.links.entry(command.key.clone()).or_default().extend(added.cloned());
                 self.events.push(*event);
                 self.runs.insert(command.key.clone(), (*after).clone());

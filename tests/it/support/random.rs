@@ -82,31 +82,31 @@ impl Beside {
         let phase = phase.map(str::to_owned);
         match ask {
             Ask::Start(start) => {
-                (start.input, start.parent_run_id) = (content, parent);
-                start.lifecycle = lifecycle.and_then(LifecycleName::parse);
+                (start.input, start.origin.parent_run_id) = (content, parent);
+                start.position.lifecycle = lifecycle.and_then(LifecycleName::parse);
                 // Most begin where they may.
-                start.phase = phase.filter(|phase| phase == "plan");
-                (start.max_iterations, start.max_iterations_then) = max.unzip();
+                start.position.phase = phase.filter(|phase| phase == "plan");
+                (start.position.max_iterations, start.position.max_iterations_then) = max.unzip();
                 start.priority = priority;
             }
             Ask::Update(update) if priority.is_some() => *update = Update { priority, ..Update::default() },
             Ask::Update(update) => {
                 (update.result, update.added) = (content, links);
-                (update.phase, update.iteration) = (phase, iteration);
+                (update.position.phase, update.position.iteration) = (phase, iteration);
             }
             Ask::Complete(complete) => {
-                (complete.result, complete.added, complete.phase) = (content, links, phase);
+                (complete.result, complete.added, complete.position.phase) = (content, links, phase);
             }
-            Ask::Abort(end) | Ask::Fail(end) => (end.result, end.phase) = (content, phase),
+            Ask::Abort(end) | Ask::Fail(end) => (end.result, end.position.phase) = (content, phase),
             Ask::Suspend(suspend) => {
                 let kinds = ["HELP", "PAUSED", "BUDGET"];
                 kinds[links.len() % kinds.len()].clone_into(&mut suspend.kind);
                 suspend.keep_slot = content.is_some();
                 (suspend.terms.timeout_ms, suspend.ready_timeout_ms) = (timeout_ms, timeout_ms);
-                suspend.phase = phase;
+                suspend.position.phase = phase;
             }
             Ask::Resume(resume) => {
-                (resume.phase, resume.max_iterations) = (phase, max.map(|(max, _)| max + 2));
+                (resume.position.phase, resume.position.max_iterations) = (phase, max.map(|(max, _)| max + 2));
                 resume.reason = resume.reason.take().filter(|_| parent.is_none());
             }
             Ask::RequestAbort(_)

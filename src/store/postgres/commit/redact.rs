@@ -7,7 +7,7 @@ use tokio_postgres::types::{Json, ToSql};
 use super::failed::Failed;
 use super::load::retriable;
 use super::path::before;
-use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
+use crate::domain::rewriting::{NO_DIGEST, Rewriting, Rewritten};
 use crate::domain::{ContentTable, Event, NewEvent, RedactedPath, Redaction, Revision, Run, RunKey};
 use crate::store::PAGE_BYTES_MAX;
 use crate::store::json::{Keyframe, read_keyframe};

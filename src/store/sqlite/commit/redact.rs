@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use rusqlite::{Transaction, params};
 use tokio::time::Instant;
 
-use crate::domain::redaction::{NO_DIGEST, Rewriting, Rewritten};
+use crate::domain::rewriting::{NO_DIGEST, Rewriting, Rewritten};
 use crate::domain::{ContentTable, Event, NewEvent, Position, RedactedPath, Redaction, Revision, Run, RunKey, Shard};
 use crate::store::redaction::{self, PAGE_EVENTS_MAX, WRITER_MAX, not_all_rewritten, too_long};
 use crate::store::rows::events;

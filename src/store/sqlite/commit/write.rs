@@ -50,7 +50,7 @@ pub(in crate::store::sqlite) fn write(
 /// Whether the event sets a column that has an index.
 fn sets_a_link(event: &NewEvent) -> bool {
     let changes = &event.event.changes;
-    changes.agent_id.is_some() || changes.links.workflow_id.is_some() || changes.links.audit_session_id.is_some()
+    changes.agent_id.is_some() || changes.bindings.workflow_id.is_some() || changes.bindings.audit_session_id.is_some()
 }
 
 impl Writer<'_> {
@@ -72,15 +72,15 @@ impl Writer<'_> {
                 run.started_at.micros(),
                 run.task_thread_id,
                 run.agent_id,
-                run.links.workflow_id,
-                run.links.audit_session_id,
-                run.links.route.map(Route::name),
+                run.bindings.workflow_id,
+                run.bindings.audit_session_id,
+                run.bindings.route.map(Route::name),
                 json::labels(&run.labels),
                 json::record(run),
                 json::metadata(run),
                 run.archived_at.map(Time::micros),
-                run.refinements.as_ref().and_then(|refinements| refinements.parent_run_id.as_ref()),
-                run.refinements.as_ref().and_then(|refinements| refinements.continues_run_id.as_ref()),
+                run.refinements.as_ref().and_then(|refinements| refinements.origin.parent_run_id.as_ref()),
+                run.refinements.as_ref().and_then(|refinements| refinements.origin.continues_run_id.as_ref()),
             ],
         )
     }
@@ -103,7 +103,7 @@ impl Writer<'_> {
                 bigint(before),
                 bigint(run.revision),
                 run.status.code(),
-                run.links.route.map(Route::name),
+                run.bindings.route.map(Route::name),
                 json::labels(&run.labels),
                 json::record(run),
             ],
@@ -115,7 +115,14 @@ impl Writer<'_> {
                 "-- commit.update_links
                  update runs set agent_id = ?4, workflow_id = ?5, audit_session_id = ?6
                   where shard = ?1 and namespace = ?2 and run_id = ?3",
-                params![shard, namespace, run_id, run.agent_id, run.links.workflow_id, run.links.audit_session_id],
+                params![
+                    shard,
+                    namespace,
+                    run_id,
+                    run.agent_id,
+                    run.bindings.workflow_id,
+                    run.bindings.audit_session_id
+                ],
             )?;
         }
         if write.metadata_changed {

@@ -213,9 +213,9 @@ fn differs(write: &RunWrite) -> bool {
 /// Whether an event sets a column of its own, besides revision, status, record and metadata.
 fn sets_columns(changes: &Changes) -> bool {
     changes.agent_id.is_some()
-        || changes.links.workflow_id.is_some()
-        || changes.links.audit_session_id.is_some()
-        || changes.links.route.is_some()
+        || changes.bindings.workflow_id.is_some()
+        || changes.bindings.audit_session_id.is_some()
+        || changes.bindings.route.is_some()
         || !changes.labels.is_empty()
 }
 
@@ -237,9 +237,9 @@ impl<'a> Columns<'a> {
     /// The runs that the runs come from: the record has them too, and these columns are for lists.
     fn origin(&mut self, writes: &[&'a RunWrite]) {
         let of = |run: &'a Run| run.refinements.as_deref();
-        let parents = runs(writes).map(move |run| of(run)?.parent_run_id.as_deref());
+        let parents = runs(writes).map(move |run| of(run)?.origin.parent_run_id.as_deref());
         self.add("parent_run_id", "text", parents);
-        let continued = runs(writes).map(move |run| of(run)?.continues_run_id.as_deref());
+        let continued = runs(writes).map(move |run| of(run)?.origin.continues_run_id.as_deref());
         self.add("continues_run_id", "text", continued);
     }
 
@@ -250,9 +250,9 @@ impl<'a> Columns<'a> {
     /// The columns that an insert sets, and an update where owner, links, route or labels change.
     fn changeable(&mut self, writes: &[&'a RunWrite]) {
         self.add("agent_id", "text", runs(writes).map(|run| run.agent_id.as_deref()));
-        self.add("workflow_id", "text", runs(writes).map(|run| run.links.workflow_id.as_deref()));
-        self.add("audit_session_id", "text", runs(writes).map(|run| run.links.audit_session_id.as_deref()));
-        self.add("route", "text", runs(writes).map(|run| run.links.route.map(crate::domain::Route::name)));
+        self.add("workflow_id", "text", runs(writes).map(|run| run.bindings.workflow_id.as_deref()));
+        self.add("audit_session_id", "text", runs(writes).map(|run| run.bindings.audit_session_id.as_deref()));
+        self.add("route", "text", runs(writes).map(|run| run.bindings.route.map(crate::domain::Route::name)));
         self.add("labels", "jsonb", runs(writes).map(|run| (!run.labels.is_empty()).then_some(Json(&run.labels))));
         self.add("record", "jsonb", runs(writes).map(|run| Json(Record::of(run))));
     }

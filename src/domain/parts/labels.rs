@@ -34,6 +34,12 @@ impl LabelsChange {
         self
     }
 
+    /// The keys that it drops take little.
+    pub(in crate::domain) fn weight(&self) -> usize {
+        let Self { set, remove: _ } = self;
+        weight(set)
+    }
+
     /// Whether the change is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,30 +1,30 @@
-//! A run's route and links: as requests bring them, and as answers show them.
+//! What a run is bound to outside the ledger: as requests bring them, and as answers show them.
 
 use super::answer::{route, text};
 use super::validate::Violations;
-use crate::domain::{Links, LinksChange};
+use crate::domain::{Bindings, BindingsChange};
 use runledger_proto::v1;
 
-pub(super) fn of_start(request: &mut v1::StartRunRequest, violations: &mut Violations) -> LinksChange {
+pub(super) fn of_start(request: &mut v1::StartRunRequest, violations: &mut Violations) -> BindingsChange {
     let route = violations.route("route", request.route);
     let mut link = |field, value: &mut String| violations.link(field, std::mem::take(value));
     let tab_group_id = link("tab_group_id", &mut request.tab_group_id);
     let audit_session_id = link("audit_session_id", &mut request.audit_session_id);
     let workflow_id = link("workflow_id", &mut request.workflow_id);
-    LinksChange { route, fallback_used: request.fallback_used, tab_group_id, audit_session_id, workflow_id }
+    BindingsChange { route, fallback_used: request.fallback_used, tab_group_id, audit_session_id, workflow_id }
 }
 
-pub(super) fn of_update(request: &mut v1::UpdateRunRequest, violations: &mut Violations) -> LinksChange {
+pub(super) fn of_update(request: &mut v1::UpdateRunRequest, violations: &mut Violations) -> BindingsChange {
     let mut link = |field, value: &mut Option<String>| violations.link_change(field, value.take());
     let audit_session_id = link("audit_session_id", &mut request.audit_session_id);
     let tab_group_id = link("tab_group_id", &mut request.tab_group_id);
     let workflow_id = link("workflow_id", &mut request.workflow_id);
     let route = violations.route("route", request.route);
-    LinksChange { route, fallback_used: request.fallback_used, tab_group_id, audit_session_id, workflow_id }
+    BindingsChange { route, fallback_used: request.fallback_used, tab_group_id, audit_session_id, workflow_id }
 }
 
-pub(super) fn show(links: &Links, run: &mut v1::Run) {
-    let Links { route: channel, fallback_used, tab_group_id, audit_session_id, workflow_id } = links;
+pub(super) fn show(bindings: &Bindings, run: &mut v1::Run) {
+    let Bindings { route: channel, fallback_used, tab_group_id, audit_session_id, workflow_id } = bindings;
     run.route = route(*channel).into();
     run.fallback_used = *fallback_used;
     run.tab_group_id = text(tab_group_id.as_ref());
@@ -32,8 +32,8 @@ pub(super) fn show(links: &Links, run: &mut v1::Run) {
     run.workflow_id = text(workflow_id.as_ref());
 }
 
-pub(super) fn show_change(change: &LinksChange, changes: &mut v1::RunChanges) {
-    let LinksChange { route: channel, fallback_used, tab_group_id, audit_session_id, workflow_id } = change;
+pub(super) fn show_change(change: &BindingsChange, changes: &mut v1::RunChanges) {
+    let BindingsChange { route: channel, fallback_used, tab_group_id, audit_session_id, workflow_id } = change;
     changes.route = channel.map(|known| route(Some(known)).into());
     changes.fallback_used = *fallback_used;
     changes.tab_group_id.clone_from(tab_group_id);
@@ -46,9 +46,9 @@ pub(super) mod tests {
     use super::*;
     use crate::domain::Route;
 
-    /// Links that have something in every field.
-    pub(in crate::wire) fn whole() -> Links {
-        Links {
+    /// Bindings that have something in every field.
+    pub(in crate::wire) fn whole() -> Bindings {
+        Bindings {
             route: Some(Route::Cli),
             fallback_used: true,
             tab_group_id: Some("tabs".into()),
@@ -57,7 +57,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Sets the fields of a run that show these links.
+    /// Sets the fields of a run that show these bindings.
     pub(in crate::wire) fn shown(run: &mut v1::Run) {
         run.route = v1::Route::Cli.into();
         run.fallback_used = true;

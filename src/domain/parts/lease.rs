@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::texts;
 use crate::domain::{LeaseEpoch, Time};
 
 /// A lease: its holder may report on the run. The epoch is the fencing token: it only grows, and writes under an older
@@ -71,4 +72,32 @@ pub struct Progress {
     pub total: u64,
     /// A message about the work, for people.
     pub message: String,
+}
+
+/// A claim of a run that waited for one, and under which no event was made yet. The fields are the values that a
+/// release restores.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Unbegun {
+    /// The owner that the run had before the claim made its claimer the owner; empty: the run had no owner. None: the
+    /// claim left the owner as it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+}
+
+impl Unbegun {
+    pub(in crate::domain) fn weight(&self) -> usize {
+        let Self { owner } = self;
+        size_of::<Self>() + texts::weight([owner])
+    }
+}
+
+/// An identity that is kept as one that executed the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Executor {
+    /// The event's caller, who executes the run without a lease.
+    Caller,
+    /// Whoever was granted the lease before.
+    Grantee,
 }

@@ -1,5 +1,7 @@
 //! A run's own data: a JSON object whose numbers are IEEE doubles, changed by RFC 7396 merge patches.
 
+mod redacted;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
