@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use prost_reflect::prost_types::MethodOptions;
 use prost_reflect::prost_types::method_options::IdempotencyLevel;
 use prost_reflect::prost_types::source_code_info::Location;
-use prost_reflect::{DescriptorPool, EnumDescriptor, FileDescriptor, Kind, MethodDescriptor, ReflectMessage as _};
+use prost_reflect::{
+    DescriptorPool, EnumDescriptor, FileDescriptor, Kind, MessageDescriptor, MethodDescriptor, ReflectMessage as _,
+};
 
 /// The option of a method that has its rules.
 const RULES: &str = "runledger.v1.rules";
@@ -105,7 +107,7 @@ fn fault_of(method: &MethodDescriptor, said: &Rules) -> Option<&'static str> {
     faults.iter().find(|(is_fault, _)| *is_fault).map(|(_, fault)| *fault)
 }
 
-/// What a request is sent to, and what answers it.
+/// What a request is sent to, what answers it, and whether it changes a run.
 fn write_request(source: &mut String, index: usize, method: &MethodDescriptor) {
     let (input, output) = (method.input(), method.output());
     let is_stream = method.is_server_streaming();
@@ -119,6 +121,18 @@ fn write_request(source: &mut String, index: usize, method: &MethodDescriptor) {
         );
     }
     put!(source, "}}\n");
+    let has = |message: &MessageDescriptor, field| message.get_field_by_name(field).is_some();
+    if has(&input, "request_id")
+        && has(&input, "expected_revision")
+        && has(&output, "run")
+        && has(&output, "disposition")
+    {
+        put!(source, "impl RunMutation for v1::{} {{", input.name());
+        put!(source, "    fn set_terms(&mut self, request_id: String, expected_revision: Option<u64>) {{");
+        put!(source, "        (self.request_id, self.expected_revision) = (request_id, expected_revision);\n    }}");
+        put!(source, "    fn outcome(answer: &Self::Answer) -> (Option<&v1::Run>, i32) {{");
+        put!(source, "        (answer.run.as_ref(), answer.disposition)\n    }}\n}}\n");
+    }
 }
 
 /// An enum of the rules, without the value for what is not said.

@@ -74,12 +74,17 @@ fn write_dynamic(json: &mut String, value: &prost_types::Value) {
 }
 
 fn written(message: &impl Message, name: &str) -> String {
+    let mut json = String::new();
+    write_message(&mut json, &reflected(message, name));
+    json
+}
+
+/// A message whose fields can be looked at by their names.
+pub(crate) fn reflected(message: &impl Message, name: &str) -> DynamicMessage {
     let descriptor = POOL.get_message_by_name(name).expect("a message of our own protos, or one that they import");
     let mut dynamic = DynamicMessage::new(descriptor);
     dynamic.transcode_from(message).expect("both were made from the same proto");
-    let mut json = String::new();
-    write_message(&mut json, &dynamic);
-    json
+    dynamic
 }
 
 /// A JSON object as a `Struct`.
@@ -149,7 +154,7 @@ fn write_message(json: &mut String, message: &DynamicMessage) {
     }
 }
 
-fn write_value(json: &mut String, field: &FieldDescriptor, value: &Value) {
+pub(crate) fn write_value(json: &mut String, field: &FieldDescriptor, value: &Value) {
     match value {
         Value::Message(message) => write_message(json, message),
         Value::List(values) => {

@@ -1,8 +1,9 @@
 //! The interface between a Runledger server and its callers: the messages of `runledger.v1`, generated from `proto/`,
-//! their form in JSON, the table of the methods, and the names of the headers.
+//! their form in JSON, their fields by name, the table of the methods, and the names of the headers.
 //!
 //! The comments of the proto files are the contract, and stand on the generated types.
 
+pub mod fields;
 pub mod headers;
 pub mod json;
 pub mod methods;

@@ -3,6 +3,7 @@
 
 use prost::Message;
 
+use crate::json::Named;
 use crate::v1;
 
 /// A method, and what holds of its calls.
@@ -49,6 +50,15 @@ pub trait Unary: Message + Default + Clone + 'static {
             Resend::Never => false,
         }
     }
+}
+
+/// A request that changes a run, and whose answer shows the run.
+pub trait RunMutation: Unary<Answer: Named> + Named {
+    /// Sets the id that makes a repetition the same call, and the revision that the run must be at.
+    fn set_terms(&mut self, request_id: String, expected_revision: Option<u64>);
+
+    /// The run as an answer shows it, and the number of the answer's disposition.
+    fn outcome(answer: &Self::Answer) -> (Option<&v1::Run>, i32);
 }
 
 /// A request that is answered by a stream.
