@@ -34,6 +34,7 @@ mod verify;
 mod view;
 mod watch;
 mod whoami;
+mod words;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};

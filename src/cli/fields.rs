@@ -127,7 +127,7 @@ impl FromStr for JsonSource {
 
 impl JsonSource {
     /// Reads the object for a flag.
-    pub(super) fn read(&self, flag: &str) -> Result<Struct, Stop> {
+    fn read(&self, flag: &str) -> Result<Struct, Stop> {
         let usage = |what: String| Stop::Usage(format!("{flag}: {what}"));
         let (name, text) = match (self.0.as_str(), self.0.strip_prefix('@')) {
             ("-", _) => ("standard input", text_of(std::io::stdin().lock())),
@@ -151,6 +151,11 @@ impl JsonSource {
         })?;
         Ok(structure(&object))
     }
+}
+
+/// Reads the object that a flag may be given.
+pub(super) fn json(flag: &str, source: Option<&JsonSource>) -> Result<Option<Struct>, Stop> {
+    source.map(|source| source.read(flag)).transpose()
 }
 
 fn is_file(text: &str) -> bool {

@@ -11,7 +11,7 @@ use super::exit::{Stop, exit_codes, say};
 use super::output::{Format, Out, Output};
 use super::table::{Column, Table};
 use super::time::time;
-use super::view::{self, Times, moment};
+use super::words::{Times, disposition, moment, principal};
 use crate::declaration;
 use crate::domain::Lifecycle;
 use crate::domain::limits::LIFECYCLE_BYTES_MAX;
@@ -221,7 +221,7 @@ async fn put(args: PutArgs) -> Result<(), Stop> {
         Output::Table => {
             let put = answer.lifecycle.unwrap_or_default();
             let pairs = [
-                ("disposition", view::disposition(answer.disposition)),
+                ("disposition", disposition(answer.disposition)),
                 ("lifecycle", format!("{}@{}", put.name, put.version)),
             ];
             out.pairs(&pairs.map(|(name, value)| vec![name.to_owned(), value]))?;
@@ -247,7 +247,7 @@ async fn get(args: GetArgs) -> Result<(), Stop> {
         (0, true) => say("it is built in: the first run that names it puts it as version 1"),
         (0, false) => say("it is built in, and no run starts with it in this release: see `runledger lifecycle check`"),
         (version, _) => {
-            let by = lifecycle.created_by.as_ref().map(view::principal).unwrap_or_default();
+            let by = lifecycle.created_by.as_ref().map(principal).unwrap_or_default();
             let at = moment(time(lifecycle.created_at.as_ref()), Times::Whole);
             say(&format!("{name}@{version}, put at {at}, by {by}"));
         }
@@ -311,7 +311,7 @@ fn row(lifecycle: &v1::Lifecycle) -> Vec<String> {
         lifecycle.name.clone(),
         lifecycle.version.to_string(),
         moment(time(lifecycle.created_at.as_ref()), Times::Whole),
-        lifecycle.created_by.as_ref().map(view::principal).unwrap_or_default(),
+        lifecycle.created_by.as_ref().map(principal).unwrap_or_default(),
     ]
 }
 

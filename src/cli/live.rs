@@ -3,7 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::table::{Table, cut, shown};
-use super::view::{self, Times};
+use super::view;
+use super::words::{Times, moment};
 use crate::cli::time::time;
 use crate::domain::Time;
 use runledger_client::News;
@@ -136,11 +137,11 @@ impl Board {
             Link::Opening => "catching up".to_owned(),
             Link::Live => "live".to_owned(),
             Link::Lost { since, failure } => {
-                format!("cut off {} ago, trying again: {failure}", view::moment(Some(*since), Times::Ages(now)))
+                format!("cut off {} ago, trying again: {failure}", moment(Some(*since), Times::Ages(now)))
             }
         };
         let changed = match self.changed_at {
-            Some(at) => format!("last change {} ago", view::moment(Some(at), Times::Ages(now))),
+            Some(at) => format!("last change {} ago", moment(Some(at), Times::Ages(now))),
             None => "no change yet".to_owned(),
         };
         shown(&format!("runledger at {}, {changed}, {link}", self.server)).into_owned()

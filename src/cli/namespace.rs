@@ -13,7 +13,7 @@ use super::retention::counted::{self, Counted};
 use super::retention::flags::RetentionFlags;
 use super::table::{Column, Table};
 use super::time::time;
-use super::view::{self, Times, moment};
+use super::words::{Times, moment, status};
 use crate::domain::retention::KEEP_MS_MIN;
 use crate::stdio;
 use crate::text::{MaybeEmpty, bytes, count, without_mark};
@@ -289,7 +289,7 @@ async fn agreed(
     let time = |time: Option<Duration>| time.map_or_else(|| "for ever".to_owned(), lasting);
     for change in changes.iter().filter(|change| !change.is_named && change.before.is_some()) {
         if change.after != change.before {
-            let (status, before, after) = (view::status(change.status.into()), time(change.before), time(change.after));
+            let (status, before, after) = (status(change.status.into()), time(change.before), time(change.after));
             say(&format!("--keep is said of {status} runs too: they were kept {before}, and are to be kept {after}"));
         }
     }

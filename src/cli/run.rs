@@ -1,23 +1,24 @@
 //! `runledger run`: one run's life, and lists of runs.
 
-mod archive;
+mod change;
 mod check;
 mod claim_next;
 mod events;
 mod heartbeat;
 mod help;
-mod link;
 mod list;
-mod mutations;
-mod phases;
-mod suspension;
-mod unchanged;
+mod mutation;
+mod parts;
+mod start;
+mod update;
 mod wait;
 mod watch;
 mod worker;
 
 use clap::{Args, Subcommand};
 
+use self::change::change;
+use self::parts::{archive, attachments, ending, lease, redaction, rest, rows};
 use super::connect::Caller;
 use super::exit::Stop;
 use super::output::{Out, Output, RunFormat, RunOutput};
@@ -37,52 +38,52 @@ pub(super) struct RunArgs {
 enum RunCommand {
     /// Create a run, or start one that is pending
     #[command(after_help = help::START)]
-    Start(Box<mutations::StartArgs>),
+    Start(Box<start::StartArgs>),
     /// Change a running run's links, labels and metadata
     #[command(after_help = help::UPDATE)]
-    Update(Box<mutations::UpdateArgs>),
+    Update(Box<update::UpdateArgs>),
     /// Add a link to a running run: an artifact, a receipt, evidence
     #[command(after_help = help::LINK)]
-    Link(link::LinkArgs),
+    Link(attachments::LinkArgs),
     /// End a running run as completed
     #[command(after_help = help::COMPLETE)]
-    Complete(mutations::CompleteArgs),
+    Complete(ending::CompleteArgs),
     /// End a pending or running run as aborted
     #[command(after_help = help::ABORT)]
-    Abort(mutations::AbortArgs),
+    Abort(ending::EndArgs),
     /// End a pending or running run as failed
-    #[command(after_help = help::FAIL)]
-    Fail(mutations::FailArgs),
+    #[command(after_help = help::FAIL, mut_arg("failure_reason", |reason| reason.required(true)))]
+    Fail(ending::EndArgs),
     /// Take the lease of a pending run, or of one that nobody holds any more
     #[command(after_help = help::CLAIM)]
-    Claim(mutations::ClaimArgs),
+    Claim(lease::ClaimArgs),
     /// Take the lease of the run that waits for a claim with the highest priority, then the oldest
     #[command(after_help = help::CLAIM_NEXT)]
     ClaimNext(claim_next::ClaimNextArgs),
     /// Give a lease up, so that another may claim the run
     #[command(after_help = help::RELEASE)]
-    Release(mutations::ReleaseArgs),
+    Release(lease::ReleaseArgs),
     /// Renew a lease, and hear whether the run is to be aborted
     #[command(after_help = help::HEARTBEAT)]
     Heartbeat(heartbeat::HeartbeatArgs),
     /// Ask whoever executes a run to abort it
     #[command(after_help = help::REQUEST_ABORT)]
-    RequestAbort(mutations::RequestAbortArgs),
+    RequestAbort(ending::RequestAbortArgs),
     /// Let a running run wait, without anybody who executes it
     #[command(after_help = help::SUSPEND)]
-    Suspend(suspension::SuspendArgs),
+    Suspend(rest::SuspendArgs),
     /// Let a suspended run go on
     #[command(after_help = help::RESUME)]
-    Resume(suspension::ResumeArgs),
+    Resume(rest::ResumeArgs),
     /// Hide a run that has ended from lists and counts
     #[command(after_help = help::ARCHIVE)]
     Archive(archive::ArchiveArgs),
     /// Show an archived run in lists and counts again
     #[command(after_help = help::RESTORE)]
-    Restore(archive::ArchiveArgs),
+    Restore(archive::RestoreArgs),
     /// Take out of a run and its history what should not have been written
     #[command(after_help = help::REDACT)]
-    Redact(archive::RedactArgs),
+    Redact(redaction::RedactArgs),
     /// Run a program as a run: start or claim it, keep it alive, and end it as the program ends
     #[command(after_help = help::WORKER)]
     Worker(Box<worker::WorkerArgs>),
@@ -140,22 +141,22 @@ struct GetArgs {
 
 pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
     match args.command {
-        RunCommand::Start(args) => mutations::start(*args).await,
-        RunCommand::Update(args) => mutations::update(*args).await,
-        RunCommand::Link(args) => link::run(args).await,
-        RunCommand::Complete(args) => mutations::complete(args).await,
-        RunCommand::Abort(args) => mutations::abort(args).await,
-        RunCommand::Fail(args) => mutations::fail(args).await,
-        RunCommand::Suspend(args) => suspension::suspend(args).await,
-        RunCommand::Resume(args) => suspension::resume(args).await,
-        RunCommand::Claim(args) => mutations::claim(args).await,
+        RunCommand::Start(args) => change(args.request()?).await.map(|made| start::tell(&made)),
+        RunCommand::Update(args) => change(args.request()?).await.map(|made| update::tell(&made)),
+        RunCommand::Link(args) => change(args.request()).await.map(drop),
+        RunCommand::Complete(args) => change(args.request()?).await.map(|made| ending::tell(&made)),
+        RunCommand::Abort(args) => change(args.abort()?).await.map(|made| ending::tell(&made)),
+        RunCommand::Fail(args) => change(args.fail()?).await.map(|made| ending::tell(&made)),
+        RunCommand::Claim(args) => change(args.request()).await.map(drop),
+        RunCommand::Release(args) => change(args.request()).await.map(drop),
+        RunCommand::RequestAbort(args) => change(args.request()).await.map(drop),
+        RunCommand::Suspend(args) => change(args.request()).await.map(drop),
+        RunCommand::Resume(args) => change(args.request()).await.map(drop),
+        RunCommand::Archive(args) => change(args.request()).await.map(drop),
+        RunCommand::Restore(args) => change(args.request()).await.map(drop),
+        RunCommand::Redact(args) => change(args.request()).await.map(|made| redaction::tell(&made)),
         RunCommand::ClaimNext(args) => claim_next::run(args).await,
-        RunCommand::Release(args) => mutations::release(args).await,
         RunCommand::Heartbeat(args) => heartbeat::run(args).await,
-        RunCommand::RequestAbort(args) => mutations::request_abort(args).await,
-        RunCommand::Archive(args) => archive::archive(args).await,
-        RunCommand::Restore(args) => archive::restore(args).await,
-        RunCommand::Redact(args) => archive::redact(args).await,
         RunCommand::Worker(args) => Box::pin(worker::run(*args)).await,
         RunCommand::WorkerGuard(args) => worker::guard::run(args).await,
         RunCommand::Get(args) => get(args).await,
@@ -189,7 +190,7 @@ async fn get(args: GetArgs) -> Result<(), Stop> {
         RunOutput::Ids => out.line(&answer.run.unwrap_or_default().run_id)?,
         RunOutput::As(Output::Json) => out.json(&answer)?,
         RunOutput::As(Output::Table) => {
-            let mut pairs = view::run_pairs(&answer.run.unwrap_or_default());
+            let mut pairs = rows(&answer.run.unwrap_or_default());
             pairs.extend(queue.then(|| view::queue_pair(answer.queue.as_ref())));
             out.pairs(&pairs)?;
         }
@@ -227,4 +228,49 @@ fn part(args: &GetArgs, answer: v1::GetRunResponse, mut out: Out) -> Result<(), 
     let is_shown = out.width.is_some();
     out.line(&if is_shown { json::object(&object) } else { json::text(&object) })?;
     Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use runledger_proto::fields::names;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// Fields of which the flag has another name, or which belong to another command.
+    const OTHERS: [(&str, &str, &str); 4] = [
+        ("update", "progress", "heartbeat: --done"),
+        ("update", "links", "link"),
+        ("update", "suspension", "--suspend-reason and others"),
+        ("suspend", "timeout", "--suspend-timeout"),
+    ];
+
+    #[test]
+    fn each_field_of_a_request_that_changes_a_run_has_its_flag() {
+        let mut root = Cli::command();
+        root.build();
+        let run = root.find_subcommand("run").unwrap();
+        for (command, fields) in [
+            ("start", names::<v1::StartRunRequest>()),
+            ("update", names::<v1::UpdateRunRequest>()),
+            ("complete", names::<v1::CompleteRunRequest>()),
+            ("abort", names::<v1::AbortRunRequest>()),
+            ("fail", names::<v1::FailRunRequest>()),
+            ("claim", names::<v1::ClaimRunRequest>()),
+            ("release", names::<v1::ReleaseRunRequest>()),
+            ("request-abort", names::<v1::RequestAbortRequest>()),
+            ("suspend", names::<v1::SuspendRunRequest>()),
+            ("resume", names::<v1::ResumeRunRequest>()),
+            ("archive", names::<v1::ArchiveRunRequest>()),
+            ("restore", names::<v1::RestoreRunRequest>()),
+            ("redact", names::<v1::RedactRunRequest>()),
+        ] {
+            let flags: Vec<_> = run.find_subcommand(command).unwrap().get_arguments().map(clap::Arg::get_id).collect();
+            for field in fields {
+                let is_other = OTHERS.iter().any(|other| (other.0, other.1) == (command, field.as_str()));
+                assert!(is_other || flags.iter().any(|flag| *flag == field.as_str()), "{command}: {field}");
+            }
+        }
+    }
 }

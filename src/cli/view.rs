@@ -1,8 +1,8 @@
-//! Runs, events and frames in words for people. Times are RFC 3339, or ages where a terminal shows how things are.
+//! Runs, events and frames as rows of tables.
 
 use super::table::Column;
-use crate::cli::time::time;
-use crate::domain::Time;
+use super::time::time;
+use super::words::{Times, amount, event_type, moment, principal, status};
 use runledger_proto::json;
 use runledger_proto::v1;
 
@@ -13,8 +13,6 @@ const ID_WIDTH: usize = 13;
 const EVENT_WIDTH: usize = 15;
 const TRANSITION_WIDTH: usize = 19;
 const BY_WIDTH: usize = 11;
-
-const DAY_MICROS: i64 = 86_400_000_000;
 
 /// The columns of a list of runs.
 pub(super) const RUNS: &[Column] = &[
@@ -97,17 +95,6 @@ pub(super) fn run_row(run: &v1::Run, times: Times) -> Vec<String> {
     ]
 }
 
-/// The form in which a time is shown.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Times {
-    /// To the microsecond, as programs have it.
-    Whole,
-    /// As an age.
-    Ages(Time),
-    /// By the clock, as far as it is of the last day: a line that stays on a terminal says when it was.
-    Clock(Time),
-}
-
 /// A row of [`EVENTS`].
 pub(super) fn event_row(event: &v1::RunEvent, times: Times) -> Vec<String> {
     happening_row(&Happening::Event(event), times)
@@ -152,105 +139,10 @@ pub(super) fn frame_row(happening: &Happening<'_>, times: Times) -> Vec<String> 
     vec![at, run.run_id.clone(), revision, what, status, by, run.task_thread_id.clone()]
 }
 
-/// All fields of a run that are set.
-pub(super) fn run_pairs(run: &v1::Run) -> Vec<Vec<String>> {
-    let at = |timestamp| moment(time(timestamp), Times::Whole);
-    let labels: std::collections::BTreeMap<_, _> = run.labels.iter().collect();
-    let labels = labels.into_iter().map(|(key, value)| format!("{key}={value}"));
-    let pairs = [
-        ("run id", run.run_id.clone()),
-        ("status", status(run.status)),
-        ("word", run.word.clone()),
-        ("lifecycle", run.lifecycle.clone()),
-        ("phase", run.phase.clone()),
-        ("phase started at", at(run.phase_started_at.as_ref())),
-        ("iteration", iteration(run)),
-        ("revision", run.revision.to_string()),
-        ("task thread", run.task_thread_id.clone()),
-        ("agent", run.agent_id.clone()),
-        ("route", route(run.route)),
-        ("fallback used", if run.fallback_used { "yes".to_owned() } else { String::new() }),
-        ("tab group", run.tab_group_id.clone()),
-        ("audit session", run.audit_session_id.clone()),
-        ("workflow", run.workflow_id.clone()),
-        ("parent run", run.parent_run_id.clone()),
-        ("continues run", run.continues_run_id.clone()),
-        ("input", run.input.as_ref().map(content).unwrap_or_default()),
-        ("result", run.result.as_ref().map(content).unwrap_or_default()),
-        ("links", if run.link_count > 0 { run.link_count.to_string() } else { String::new() }),
-        ("started at", at(run.started_at.as_ref())),
-        ("running at", at(run.running_at.as_ref())),
-        ("updated at", at(run.updated_at.as_ref())),
-        ("completed at", at(run.completed_at.as_ref())),
-        ("archived at", at(run.archived_at.as_ref())),
-        ("reason code", run.reason_code.clone()),
-        ("failure reason", run.failure_reason.clone()),
-        ("presumed", if run.presumed { "yes: nobody who executes it reported this".to_owned() } else { String::new() }),
-        ("late report", run.late_report.as_ref().map(late_report).unwrap_or_default()),
-        ("abort request", run.abort_request.as_ref().map(abort_request).unwrap_or_default()),
-        ("lease", run.lease.as_ref().map(lease).unwrap_or_default()),
-        ("suspended", run.suspension.as_deref().map(suspension).unwrap_or_default()),
-        ("resume hint", run.suspension.as_ref().map(|it| it.resume_hint.clone()).unwrap_or_default()),
-        ("resumed", run.suspension.as_ref().or(run.resumed_from.as_ref()).map(|it| resumed(it)).unwrap_or_default()),
-        ("ready", run.ready.as_ref().map(ready).unwrap_or_default()),
-        ("priority", if run.priority == 0 { String::new() } else { run.priority.to_string() }),
-        ("progress", run.progress.as_ref().map(progress).unwrap_or_default()),
-        ("start deadline", at(run.start_deadline.as_ref())),
-        ("deadline", at(run.deadline.as_ref())),
-        ("labels", labels.collect::<Vec<_>>().join(" ")),
-        ("metadata", run.metadata.as_ref().map(json::object).unwrap_or_default()),
-        ("namespace", run.namespace.clone()),
-    ];
-    let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
-    set.map(|(name, value)| vec![name.to_owned(), value]).collect()
-}
-
 /// A status, and what the run's lifecycle calls the run where that is something else: such as `failed (blocked)`.
 fn called(status: String, run: &v1::Run) -> String {
     let is_said = run.word.is_empty() || status.ends_with(&run.word);
     if is_said { status } else { format!("{status} ({})", run.word) }
-}
-
-/// Such as `from HELP (which account?) at 2026-11-27 10:00:00 by agent-1: account 7`; empty while nobody has resumed it.
-fn resumed(suspension: &v1::Suspension) -> String {
-    let Some(resumption) = &suspension.resumption else { return String::new() };
-    let by = resumption.by.as_ref().map(|by| format!(" by {}", principal(by))).unwrap_or_default();
-    let at = moment(time(resumption.at.as_ref()), Times::Whole);
-    let why = if resumption.reason.is_empty() { String::new() } else { format!(": {}", resumption.reason) };
-    let phase = if resumption.phase.is_empty() { String::new() } else { format!(", in phase {}", resumption.phase) };
-    let max = match resumption.max_iterations {
-        0 => String::new(),
-        max => format!(", up to iteration {max}"),
-    };
-    format!("from {} ({}) at {at}{by}{phase}{max}{why}", suspension.kind, suspension.reason)
-}
-
-/// Such as `HELP since 2026-11-27 10:00:00 by agent-1, until 2026-11-28 10:00:00: which account?`.
-fn suspension(suspension: &v1::Suspension) -> String {
-    let until = time(suspension.deadline.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
-    let by = suspension.by.as_ref().map(|by| format!(" by {}", principal(by))).unwrap_or_default();
-    let since = moment(time(suspension.at.as_ref()), Times::Whole);
-    let slot = if suspension.keep_slot { ", keeping its slot" } else { "" };
-    format!("{} since {since}{by}{until}{slot}: {}", suspension.kind, suspension.reason)
-}
-
-/// Such as `2 of 5, then refuse`.
-fn iteration(run: &v1::Run) -> String {
-    let then = match run.max_iterations_then() {
-        v1::LimitThen::Unspecified | v1::LimitThen::Refuse => "refuse",
-        v1::LimitThen::Abort => "abort",
-        v1::LimitThen::Suspend => "suspend",
-    };
-    match (run.iteration, run.max_iterations) {
-        (0, 0) => String::new(),
-        (iteration, 0) => iteration.to_string(),
-        (iteration, max) => format!("{iteration} of {max}, then {then}"),
-    }
-}
-
-/// What stands beside a run, such as `83 bytes, sha256 44136f...`.
-fn content(content: &v1::Content) -> String {
-    format!("{} bytes, sha256 {}", content.bytes, content.sha256)
 }
 
 /// A run's place in its queue, such as `number 3 of instance=chrome-7; running: run-1`.
@@ -277,102 +169,12 @@ fn changes(changes: &v1::RunChanges) -> String {
     }
 }
 
-/// Such as `by agent-7, at 2026-11-22T10:00:00.000000Z: the page is wrong`.
-pub(super) fn abort_request(request: &v1::AbortRequest) -> String {
-    let by = request.by.as_ref().map(principal).unwrap_or_default();
-    let at = moment(time(request.at.as_ref()), Times::Whole);
-    let until =
-        time(request.deadline.as_ref()).map(|at| format!(", to be ended by the authority at {at}")).unwrap_or_default();
-    format!("by {by}, at {at}{until}{}", because(&request.reason))
-}
-
-/// Such as `completed, by agent-7, at 2026-11-22T10:00:00.000000Z, under epoch 1`.
-fn late_report(report: &v1::LateReport) -> String {
-    let by = report.by.as_ref().map(principal).unwrap_or_default();
-    let (status, at) = (status(report.status), moment(time(report.at.as_ref()), Times::Whole));
-    let phase = if report.phase.is_empty() { String::new() } else { format!(", phase {}", report.phase) };
-    let why = [report.reason_code.as_str(), report.failure_reason.as_str()];
-    let why = why.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
-    let lacks = report.completion_missing.join(", ");
-    let lacks = if lacks.is_empty() { lacks } else { format!(" (lacks {lacks})") };
-    format!("{status}, by {by}, at {at}, under epoch {}{phase}{}{lacks}", report.lease_epoch, because(&why))
-}
-
-fn because(why: &str) -> String {
-    if why.is_empty() { String::new() } else { format!(": {why}") }
-}
-
-/// Such as `epoch 2, ttl 30s, until 2026-11-22T10:00:00.000000Z`.
-fn lease(lease: &v1::Lease) -> String {
-    let ttl = lease.ttl.as_ref().map(|ttl| format!(", ttl {ttl}")).unwrap_or_default();
-    let until = time(lease.expires_at.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
-    let released = if lease.released { ", released" } else { "" };
-    let resting = if lease.resting { ", resting" } else { "" };
-    format!("epoch {}{ttl}{until}{released}{resting}", lease.epoch)
-}
-
-/// Such as `since 2026-11-22T10:00:00.000000Z, until 2026-11-22T11:00:00.000000Z: the next claim takes it`.
-fn ready(ready: &v1::Ready) -> String {
-    let since = moment(time(ready.at.as_ref()), Times::Whole);
-    let until = time(ready.deadline.as_ref()).map(|at| format!(", until {at}")).unwrap_or_default();
-    let take = if ready.not_begun { "the next claim takes it" } else { "the next claim that takes ready runs has it" };
-    format!("since {since}{until}: {take}")
-}
-
-/// Such as `3 of 10, fetching, at 2026-11-22T10:00:00.000000Z`.
-fn progress(progress: &v1::Progress) -> String {
-    let at = time(progress.at.as_ref()).map(|at| format!(", at {at}")).unwrap_or_default();
-    format!("{}{at}", amount(progress))
-}
-
-/// Such as `3 of 10, fetching`.
-fn amount(progress: &v1::Progress) -> String {
-    let of = if progress.total > 0 { format!(" of {}", progress.total) } else { String::new() };
-    let message = if progress.message.is_empty() { String::new() } else { format!(", {}", progress.message) };
-    format!("{}{of}{message}", progress.done)
-}
-
-/// Such as `running`.
-pub(super) fn status(number: i32) -> String {
-    word(v1::RunStatus::try_from(number).map(|status| status.as_str_name()), "RUN_STATUS_", number)
-}
-
-/// Such as `applied`.
-pub(super) fn disposition(number: i32) -> String {
-    word(v1::Disposition::try_from(number).map(|disposition| disposition.as_str_name()), "DISPOSITION_", number)
-}
-
-fn route(number: i32) -> String {
-    if number == 0 {
-        return String::new();
-    }
-    word(v1::Route::try_from(number).map(|route| route.as_str_name()), "ROUTE_", number)
-}
-
-/// Such as `created`.
-pub(super) fn event_type(event: &v1::RunEvent) -> String {
-    let name = v1::RunEventType::try_from(event.r#type).map(|name| name.as_str_name());
-    word(name, "RUN_EVENT_TYPE_", event.r#type)
-}
-
 /// Such as `pending → running`, or only the status where the event did not change it.
 fn transition(event: &v1::RunEvent) -> String {
     if event.from == 0 || event.from == event.to {
         return status(event.to);
     }
     format!("{} → {}", status(event.from), status(event.to))
-}
-
-/// The principal's name: its agent's, or its own where it acted as no agent. A word in brackets is nobody's name.
-pub(super) fn principal(principal: &v1::Principal) -> String {
-    match principal.kind() {
-        v1::PrincipalKind::Anonymous => "(anonymous)".to_owned(),
-        v1::PrincipalKind::Authority => "(authority)".to_owned(),
-        v1::PrincipalKind::Authenticated if principal.agent_id.is_empty() => principal.subject.clone(),
-        v1::PrincipalKind::Unspecified | v1::PrincipalKind::Claimed | v1::PrincipalKind::Authenticated => {
-            principal.agent_id.clone()
-        }
-    }
 }
 
 /// The reason for the run's state, in short: why it ended, was reported late, is to be aborted, or is ready.
@@ -399,70 +201,9 @@ fn reason(run: &v1::Run) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// A value's word; its number where a newer authority has one that is not known here.
-fn word<E>(name: Result<&'static str, E>, prefix: &str, number: i32) -> String {
-    name.map_or_else(|_unknown| number.to_string(), |name| name.trim_start_matches(prefix).to_lowercase())
-}
-
-/// A time; nothing where there is none.
-pub(super) fn moment(at: Option<Time>, times: Times) -> String {
-    match (at, times) {
-        (None, _) => String::new(),
-        (Some(at), Times::Whole) => at.to_string(),
-        (Some(at), Times::Ages(now)) => age(at, now),
-        (Some(at), Times::Clock(now)) if now.micros() - at.micros() < DAY_MICROS => clock(at),
-        (Some(at), Times::Clock(now)) => format!("{} ago", age(at, now)),
-    }
-}
-
-/// Such as `10:00:00Z`.
-fn clock(at: Time) -> String {
-    let seconds = at.micros().div_euclid(1_000_000).rem_euclid(86_400);
-    format!("{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
-}
-
-/// The age of a time, in its two largest units. The authority's clock and this one may differ a little.
-fn age(at: Time, now: Time) -> String {
-    let seconds = now.micros().saturating_sub(at.micros()).max(0) / 1_000_000;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, _) => format!("{minutes}m{:02}s", seconds % 60),
-        (0, _, _) => format!("{hours}h{:02}m", minutes % 60),
-        (_, _, _) => format!("{days}d{:02}h", hours % 24),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_age_has_two_units_and_is_never_negative() {
-        let now = Time::from_micros(1_000_000_000_000);
-        for (seconds, shown) in [
-            (-5, "0s"),
-            (0, "0s"),
-            (59, "59s"),
-            (61, "1m01s"),
-            (3_600, "1h00m"),
-            (90_061, "1d01h"),
-            (864_000, "10d00h"),
-        ] {
-            assert_eq!(age(Time::from_micros(now.micros() - seconds * 1_000_000), now), shown);
-        }
-    }
-
-    #[test]
-    fn the_clock_tells_times_of_the_last_day_and_others_by_their_age() {
-        let (day, second) = (DAY_MICROS, 1_000_000);
-        let now = Time::from_micros(20_000 * day + 3_661 * second);
-        for (ago, shown) in
-            [(0, "01:01:01Z"), (-second, "01:01:02Z"), (3_662 * second, "23:59:59Z"), (day, "1d00h ago")]
-        {
-            assert_eq!(moment(Some(Time::from_micros(now.micros() - ago)), Times::Clock(now)), shown);
-        }
-    }
 
     #[test]
     fn no_event_shifts_the_columns_of_a_watch() {
@@ -471,11 +212,5 @@ mod tests {
             types.map(|it| event_type(&v1::RunEvent { r#type: it.into(), ..v1::RunEvent::default() })).collect();
         assert!(words.contains(&"abort_requested".to_owned()), "{words:?}");
         assert!(words.iter().all(|word| word.len() <= EVENT_WIDTH), "{words:?}");
-    }
-
-    #[test]
-    fn what_a_newer_authority_says_is_shown_by_its_number() {
-        assert_eq!((status(2), status(77)), ("running".to_owned(), "77".to_owned()));
-        assert_eq!((route(0), route(1), route(9)), (String::new(), "mcp".to_owned(), "9".to_owned()));
     }
 }

@@ -5,7 +5,7 @@ use clap::Args;
 use super::connect::Caller;
 use super::exit::{Stop, exit_codes};
 use super::output::{Format, Out, Output};
-use super::view::principal;
+use super::words::principal;
 use runledger_proto::v1;
 
 pub(super) const HELP: &str = concat!(

@@ -6,7 +6,7 @@ use crate::cli::connect::Caller;
 use crate::cli::exit::Stop;
 use crate::cli::fields::Status;
 use crate::cli::output::{Format, Out, Output};
-use crate::cli::view;
+use crate::cli::words;
 use runledger_proto::v1;
 
 #[derive(Args, Debug)]
@@ -41,13 +41,13 @@ pub(super) async fn run(args: CheckArgs) -> Result<(), Stop> {
     match args.format.output {
         Output::Json => out.json(&answer)?,
         Output::Table => {
-            let from = if answer.from == 0 { "no run".to_owned() } else { view::status(answer.from) };
-            let status = if request.to == 0 { String::new() } else { view::status(request.to) };
+            let from = if answer.from == 0 { "no run".to_owned() } else { words::status(answer.from) };
+            let status = if request.to == 0 { String::new() } else { words::status(request.to) };
             let to =
                 [status, request.to_phase].into_iter().filter(|to| !to.is_empty()).collect::<Vec<_>>().join(", phase ");
             let to = if request.to == 0 { format!("phase {to}") } else { to };
             let answered = match answer.reason.as_str() {
-                "" => format!("accepted: {}", view::disposition(answer.disposition)),
+                "" => format!("accepted: {}", words::disposition(answer.disposition)),
                 reason => format!("refused: {reason}"),
             };
             let pairs = [

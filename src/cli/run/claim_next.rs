@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tokio::time::{Instant, sleep};
 
-use super::mutations::show;
+use super::change::show;
 use crate::cli::connect::Server;
 use crate::cli::exit::{Stop, say};
 use crate::cli::fields::{Label, MaxRunning, Take, labels};

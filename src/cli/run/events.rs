@@ -7,7 +7,8 @@ use crate::cli::exit::{Stop, say};
 use crate::cli::fields::at_least_one;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;
-use crate::cli::view::{self, Times};
+use crate::cli::view;
+use crate::cli::words::Times;
 use crate::clock::{Clock as _, SystemClock};
 use runledger_proto::v1;
 

@@ -2,11 +2,11 @@
 
 use clap::Args;
 
+use super::parts::ending::abort_request;
 use crate::cli::connect::Caller;
 use crate::cli::exit::Stop;
 use crate::cli::output::{Format, Out, Output};
-use crate::cli::time::time;
-use crate::cli::view::{self, Times};
+use crate::cli::words::at;
 use crate::text::{MaybeEmpty, count};
 use runledger_proto::v1;
 
@@ -47,8 +47,8 @@ pub(super) async fn run(args: HeartbeatArgs) -> Result<(), Stop> {
         Output::Table => {
             let pairs = [
                 ("revision", answer.revision.to_string()),
-                ("expires at", view::moment(time(answer.expires_at.as_ref()), Times::Whole)),
-                ("abort request", answer.abort_request.as_ref().map(view::abort_request).unwrap_or_default()),
+                ("expires at", at(answer.expires_at.as_ref())),
+                ("abort request", answer.abort_request.as_ref().map(abort_request).unwrap_or_default()),
             ];
             let set = pairs.into_iter().filter(|(_, value)| !value.is_empty());
             out.pairs(&set.map(|(name, value)| vec![name.to_owned(), value]).collect::<Vec<_>>())?;

@@ -9,7 +9,8 @@ use crate::cli::fields::at_least_one;
 use crate::cli::filter::Filter;
 use crate::cli::output::{Format, Out, Output, RunFormat, RunOutput};
 use crate::cli::table::Table;
-use crate::cli::view::{self, Times};
+use crate::cli::view;
+use crate::cli::words::{Times, status};
 use crate::clock::{Clock as _, SystemClock};
 use runledger_proto::v1;
 
@@ -98,7 +99,7 @@ pub(super) async fn count(args: CountArgs) -> Result<(), Stop> {
     match args.format.output {
         Output::Json => out.json(&answer)?,
         Output::Table => {
-            let counts = answer.counts.iter().map(|counted| (view::status(counted.status), counted.count));
+            let counts = answer.counts.iter().map(|counted| (status(counted.status), counted.count));
             let total = answer.counts.iter().map(|counted| counted.count).sum();
             let of_phase = |phase: &str| match phase {
                 "" => "without a phase".to_owned(),

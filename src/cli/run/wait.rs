@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, sleep};
 
+use super::parts::rows;
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
 use crate::cli::exit::{Stop, say};
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
-use crate::cli::view;
 use crate::text::seconds_or_duration;
 use runledger_client::Kind;
 use runledger_proto::v1;
@@ -85,7 +85,7 @@ fn show(args: &WaitArgs, answer: &v1::WaitRunResponse) -> Result<(), Stop> {
         RunOutput::Ids => out.line(&answer.run.as_ref().unwrap_or(&v1::Run::default()).run_id)?,
         RunOutput::As(Output::Json) => out.json(answer)?,
         RunOutput::As(Output::Table) => {
-            out.pairs(&view::run_pairs(answer.run.as_ref().unwrap_or(&v1::Run::default())))?;
+            out.pairs(&rows(answer.run.as_ref().unwrap_or(&v1::Run::default())))?;
         }
     }
     Ok(out.flush()?)

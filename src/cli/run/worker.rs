@@ -28,8 +28,8 @@ use self::program::{Input, Program};
 use self::workdir::Papers;
 use crate::cli::connect::Server;
 use crate::cli::exit::{Stop, say};
-use crate::cli::fields::{JsonSource, Label, MaxRunning, at_least_one, labels, suspension_kind};
-use crate::cli::view;
+use crate::cli::fields::{self, JsonSource, Label, MaxRunning, at_least_one, labels, suspension_kind};
+use crate::cli::words::status;
 use crate::tasks::signals::Signals;
 use crate::text::seconds_or_duration;
 
@@ -150,7 +150,7 @@ async fn start(args: &WorkerArgs, worker: &mut Worker) -> Result<Held, Stop> {
         run_id: args.run_id.clone().unwrap_or_default(),
         workflow_id: args.workflow_id.clone().unwrap_or_default(),
         labels: args.labels()?,
-        metadata: args.metadata.as_ref().map(|metadata| metadata.read("--metadata")).transpose()?,
+        metadata: fields::json("--metadata", args.metadata.as_ref())?,
         ..v1::StartRunRequest::default()
     };
     match worker.start(request).await? {
@@ -334,7 +334,7 @@ async fn report(task: Task, outcome: Outcome, result: Option<Struct>) -> Result<
             say(&match run.suspension {
                 Some(_) => format!("run {run_id} is suspended: {kind}: {reason}"),
                 // Somebody had asked for it to be aborted.
-                None => format!("run {run_id} has ended: {} / {}", view::status(run.status), run.reason_code),
+                None => format!("run {run_id} has ended: {} / {}", status(run.status), run.reason_code),
             });
             return Ok(());
         }

@@ -1,0 +1,165 @@
+//! A run that rests: what it waits for, and what lets it go on. `runledger run suspend` and `runledger run resume`.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+
+use super::lease::Holder;
+use super::position::Phase;
+use super::row::Row;
+use crate::cli::fields::{self, MaxRunning};
+use crate::cli::run::mutation::Mutation;
+use crate::cli::words::{at, because, principal, until};
+use crate::text::{seconds_or_duration, within};
+use runledger_proto::{duration, v1};
+
+/// The flags of an update whose phase suspends the run.
+#[derive(Args, Debug)]
+pub(in crate::cli::run) struct Terms {
+    /// Why the phase suspends the run, for people [default: the phase's name]
+    #[arg(long, value_name = "TEXT", requires = "phase")]
+    suspend_reason: Option<String>,
+    /// How to go on, for whoever resumes it
+    #[arg(long, value_name = "TEXT", requires = "phase")]
+    resume_hint: Option<String>,
+    /// Time that it may wait in the phase [default: as the lifecycle has it]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration, requires = "phase")]
+    suspend_timeout: Option<Duration>,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli::run) struct SuspendArgs {
+    /// The run
+    run_id: String,
+    /// What it waits for: HELP, PAUSED, INTERRUPTED, BLOCKED, FEEDBACK, or a word of yours of A-Z, 0-9 and _
+    #[arg(long, value_name = "KIND", value_parser = fields::suspension_kind)]
+    kind: String,
+    /// Reason, for people
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    reason: String,
+    /// How to go on, for whoever resumes it
+    #[arg(long, value_name = "TEXT")]
+    resume_hint: Option<String>,
+    /// Time that it may wait; then the authority aborts it [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
+    suspend_timeout: Option<Duration>,
+    /// Time that it may be ready then; not claimed by then, it ends as FAILED / ORPHANED [default: for ever]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
+    ready_timeout: Option<Duration>,
+    /// Let it count towards --max-running all the same
+    #[arg(long)]
+    keep_slot: bool,
+    #[command(flatten)]
+    phase: Phase,
+    #[command(flatten)]
+    holder: Holder,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli::run) struct ResumeArgs {
+    /// The run
+    run_id: String,
+    /// Reason, for people; required after HELP, BLOCKED and INTERRUPTED
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Take its lease for so long, and execute it [default: the next claim takes the run]
+    #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
+    lease_ttl: Option<Duration>,
+    /// Refuse where N (1 to 100) runs with its value of this label are running that were claimed so
+    #[arg(long, value_name = "LABEL=N", requires = "lease_ttl")]
+    max_running: Option<MaxRunning>,
+    /// Iteration that it may come to from now on
+    #[arg(long, value_name = "N", value_parser = within(1..=u32::MAX))]
+    max_iterations: Option<u32>,
+    #[command(flatten)]
+    phase: Phase,
+    #[command(flatten)]
+    mutation: Mutation,
+}
+
+impl Terms {
+    pub(in crate::cli::run) fn put(self, request: &mut v1::UpdateRunRequest) {
+        let said = self.suspend_reason.is_some() || self.resume_hint.is_some() || self.suspend_timeout.is_some();
+        request.suspension = said.then(|| v1::SuspensionTerms {
+            reason: self.suspend_reason.unwrap_or_default(),
+            resume_hint: self.resume_hint.unwrap_or_default(),
+            timeout: self.suspend_timeout.map(duration),
+        });
+    }
+}
+
+impl SuspendArgs {
+    pub(in crate::cli::run) fn request(self) -> (v1::SuspendRunRequest, Mutation) {
+        let request = v1::SuspendRunRequest {
+            run_id: self.run_id,
+            kind: self.kind,
+            reason: self.reason,
+            resume_hint: self.resume_hint.unwrap_or_default(),
+            timeout: self.suspend_timeout.map(duration),
+            ready_timeout: self.ready_timeout.map(duration),
+            keep_slot: self.keep_slot,
+            lease_epoch: self.holder.lease_epoch,
+            phase: self.phase.name(),
+            ..v1::SuspendRunRequest::default()
+        };
+        (request, self.mutation)
+    }
+}
+
+impl ResumeArgs {
+    pub(in crate::cli::run) fn request(self) -> (v1::ResumeRunRequest, Mutation) {
+        let request = v1::ResumeRunRequest {
+            run_id: self.run_id,
+            reason: self.reason.unwrap_or_default(),
+            phase: self.phase.name(),
+            lease_ttl: self.lease_ttl.map(duration),
+            max_running: self.max_running.as_ref().map(MaxRunning::message),
+            max_iterations: self.max_iterations.unwrap_or_default(),
+            ..v1::ResumeRunRequest::default()
+        };
+        (request, self.mutation)
+    }
+}
+
+pub(super) const ROWS: &[Row] = &[
+    Row::said("suspended", &["suspension"], |run| run.suspension.as_deref().map(suspended).unwrap_or_default()),
+    Row::said("resume hint", &[], |run| run.suspension.as_ref().map(|it| it.resume_hint.clone()).unwrap_or_default()),
+    Row::said("resumed", &["resumed_from"], |run| {
+        run.suspension.as_ref().or(run.resumed_from.as_ref()).map(|it| resumed(it)).unwrap_or_default()
+    }),
+    Row::said("ready", &[], |run| run.ready.as_ref().map(ready).unwrap_or_default()),
+];
+
+/// Such as `HELP since 2026-11-27 10:00:00 by agent-1, until 2026-11-28 10:00:00: which account?`.
+fn suspended(suspension: &v1::Suspension) -> String {
+    let until = until(suspension.deadline.as_ref());
+    let by = suspension.by.as_ref().map(|by| format!(" by {}", principal(by))).unwrap_or_default();
+    let since = at(suspension.at.as_ref());
+    let slot = if suspension.keep_slot { ", keeping its slot" } else { "" };
+    format!("{} since {since}{by}{until}{slot}: {}", suspension.kind, suspension.reason)
+}
+
+/// Such as `from HELP (which account?) at 2026-11-27 10:00:00 by agent-1: account 7`; empty while nobody has resumed it.
+fn resumed(suspension: &v1::Suspension) -> String {
+    let Some(resumption) = &suspension.resumption else { return String::new() };
+    let by = resumption.by.as_ref().map(|by| format!(" by {}", principal(by))).unwrap_or_default();
+    let at = at(resumption.at.as_ref());
+    let why = because(&resumption.reason);
+    let phase = if resumption.phase.is_empty() { String::new() } else { format!(", in phase {}", resumption.phase) };
+    let max = match resumption.max_iterations {
+        0 => String::new(),
+        max => format!(", up to iteration {max}"),
+    };
+    format!("from {} ({}) at {at}{by}{phase}{max}{why}", suspension.kind, suspension.reason)
+}
+
+/// Such as `since 2026-11-22T10:00:00.000000Z, until 2026-11-22T11:00:00.000000Z: the next claim takes it`.
+fn ready(ready: &v1::Ready) -> String {
+    let since = at(ready.at.as_ref());
+    let until = until(ready.deadline.as_ref());
+    let take = if ready.not_begun { "the next claim takes it" } else { "the next claim that takes ready runs has it" };
+    format!("since {since}{until}: {take}")
+}
