@@ -186,19 +186,7 @@ pub(super) async fn run(args: ExportArgs) -> Result<(), Stop> {
 
 async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
     let inspect = ledger_access::open(&args.store).await?;
-    let failed = |ended: Ended| {
-        if let Ended::Store(error) = ended {
-            error.into()
-        } else if matches!(&ended, Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe) {
-            Stop::Closed
-        } else if let Ended::EmptyRange { .. } = ended {
-            Stop::Usage(ended.to_string())
-        } else if let Ended::NoRun(_) | Ended::NoNamespace(_) = ended {
-            Stop::Undone(ended.to_string())
-        } else {
-            Stop::Undone(format!("{}: {}", args.output, chain(&ended)))
-        }
-    };
+    let failed = |ended| stopped(ended, &args.output);
     if let Some(namespace) = &args.namespace
         && !patiently(PATIENCE, || inspect.has_namespace(namespace)).await?
     {
@@ -257,6 +245,21 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
     let nothing = if export.written == 0 && !args.follow { selected } else { String::new() };
     say(&format!("exported {}{nothing}", counted(export.written, "event")));
     Ok(())
+}
+
+/// How the command ends where its export does not end well.
+fn stopped(ended: Ended, output: &str) -> Stop {
+    if let Ended::Store(error) = ended {
+        error.into()
+    } else if matches!(&ended, Ended::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe) {
+        Stop::Closed
+    } else if let Ended::EmptyRange { .. } = ended {
+        Stop::Usage(ended.to_string())
+    } else if let Ended::NoRun(_) | Ended::NoNamespace(_) = ended {
+        Stop::Undone(ended.to_string())
+    } else {
+        Stop::Undone(format!("{output}: {}", chain(&ended)))
+    }
 }
 
 /// What is said of an export that selects events and found none.

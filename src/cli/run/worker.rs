@@ -231,33 +231,10 @@ async fn work(
     }
     // Many a program ends with 0 when it is told to end: that alone does not say that it has done what the run is for.
     let completed = ended.success() && (said.completed || matches!(told, None | Some(Told::Lost)));
-    let outcome = match &told {
-        _ if completed => Outcome::Completed(None),
-        Some(Told::Abort(reason)) => Outcome::abort_requested(reason.clone()),
-        Some(Told::Signal) if !waits => stopped(),
-        None | Some(Told::Signal) if waits => Outcome::Suspended {
-            kind: if told.is_none() { args.suspend_kind.clone() } else { "INTERRUPTED".to_owned() },
-            reason: said.last.lines().rfind(|line| !line.trim().is_empty()).map_or_else(|| how(ended), str::to_owned),
-        },
-        // Nothing is reported of it: whoever takes the run next goes on.
-        Some(Told::Suspended) => return Err(ending(stopped_by, ended)),
-        Some(Told::Lost | Told::Signal) | None => {
-            let how = how(ended);
-            failed(if said.last.is_empty() { how } else { format!("{how}\n{}", said.last) }, "EXIT_STATUS")
-        }
+    let Some(outcome) = outcome(args, completed, told.as_ref(), ended, &said.last) else {
+        return Err(ending(stopped_by, ended));
     };
-    let (outcome, result) = match (papers.left(), outcome) {
-        (Ok(result), outcome) => (outcome, result),
-        (Err(fault), Outcome::Completed(_)) => {
-            let reason = format!("what the program left in RUNLEDGER_RESULT {fault}");
-            say(&reason);
-            (failed(reason, "RESULT_INVALID"), None)
-        }
-        (Err(fault), outcome) => {
-            say(&format!("what the program left in RUNLEDGER_RESULT {fault}: it is not reported"));
-            (outcome, None)
-        }
-    };
+    let (outcome, result) = with_result(outcome, papers.left());
     let is_invalid = completed && matches!(outcome, Outcome::Failed { .. });
     let mut lost = false;
     match (report(task, outcome, result).await, &told) {
@@ -274,6 +251,41 @@ async fn work(
         (_, Some(0), _) => Err(Stop::Program(128 + 15)),
         (_, Some(code), _) => Err(Stop::Program(u8::try_from(code).unwrap_or(1))),
         (_, None, number) => Err(Stop::Program(128 + u8::try_from(number.unwrap_or(0)).unwrap_or(0))),
+    }
+}
+
+/// What is reported of a program that has ended, with its last lines: none where whoever takes the run next goes on.
+fn outcome(args: &WorkerArgs, completed: bool, told: Option<&Told>, ended: ExitStatus, last: &str) -> Option<Outcome> {
+    let waits = ended.code() == Some(SUSPENDS);
+    Some(match told {
+        _ if completed => Outcome::Completed(None),
+        Some(Told::Abort(reason)) => Outcome::abort_requested(reason.clone()),
+        Some(Told::Signal) if !waits => stopped(),
+        None | Some(Told::Signal) if waits => Outcome::Suspended {
+            kind: if told.is_none() { args.suspend_kind.clone() } else { "INTERRUPTED".to_owned() },
+            reason: last.lines().rfind(|line| !line.trim().is_empty()).map_or_else(|| how(ended), str::to_owned),
+        },
+        Some(Told::Suspended) => return None,
+        Some(Told::Lost | Told::Signal) | None => {
+            let how = how(ended);
+            failed(if last.is_empty() { how } else { format!("{how}\n{last}") }, "EXIT_STATUS")
+        }
+    })
+}
+
+/// The outcome with what the program left for the run, as far as it can be read.
+fn with_result(outcome: Outcome, left: Result<Option<Struct>, String>) -> (Outcome, Option<Struct>) {
+    match (left, outcome) {
+        (Ok(result), outcome) => (outcome, result),
+        (Err(fault), Outcome::Completed(_)) => {
+            let reason = format!("what the program left in RUNLEDGER_RESULT {fault}");
+            say(&reason);
+            (failed(reason, "RESULT_INVALID"), None)
+        }
+        (Err(fault), outcome) => {
+            say(&format!("what the program left in RUNLEDGER_RESULT {fault}: it is not reported"));
+            (outcome, None)
+        }
     }
 }
 
