@@ -23,11 +23,13 @@
 //!   store once whether they still count, and passes over their value until the feed tells of an end.
 
 mod backlog;
+mod failure;
 mod give_back;
 mod lanes;
 mod limits;
 mod max_running;
 mod queue;
+mod queue_key;
 mod queues;
 mod replay;
 mod room;
@@ -41,10 +43,12 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::backlog::Outcome;
+pub use self::failure::Failure;
 use self::lanes::Taker;
 pub use self::limits::Limits;
 use self::queue::Candidate;
-use self::queues::{Claimer, QueueKey, Queues};
+use self::queue_key::QueueKey;
+use self::queues::{Claimer, Queues};
 use crate::domain::{
     self, Agents, Ask, Cause, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
     Take, TraceContext,
@@ -53,7 +57,7 @@ use crate::engine::{self, Engine};
 use crate::fairness::{CallerKey, Turn, Turns, spread};
 use crate::feed::Feed;
 use crate::store::query::Reach;
-use crate::store::{Runs, StoreError, Upkeep};
+use crate::store::{Runs, Upkeep};
 use crate::tasks::Supervisor;
 
 /// The pause, at least, between two looks of a claimer that waits, whether another attempt of its request has claimed.
@@ -99,26 +103,6 @@ pub struct Claim {
     pub deadline: Option<Instant>,
     /// The call's place in a trace.
     pub trace: Option<TraceContext>,
-}
-
-/// The reason for which a claim has no answer.
-#[derive(Debug)]
-pub enum Failure {
-    /// A claim could not be decided.
-    Engine(engine::Failure),
-    /// The runs that wait cannot be read.
-    Store(StoreError),
-    /// The claimer's own request was answered before, and the answer cannot be repeated.
-    Refused(Box<Refusal>),
-    /// Too many different filters have claimers at once, or the claimer's turn to read did not come in this time.
-    Overloaded {
-        /// About the time until another try may succeed.
-        wait: Duration,
-    },
-    /// The process stops.
-    Draining,
-    /// The claimer's connection ends, or its credential, and nothing was claimed.
-    Cut,
 }
 
 /// The answer to a claimer.

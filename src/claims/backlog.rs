@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::lanes::{Known, Lane, Lanes, News, Taker};
 use super::max_running::Counted;
-use super::queues::QueueKey;
+use super::queue_key::QueueKey;
 use super::room::{AllRoom, CountedRoom, Room};
 use crate::domain::{Agents, Revision, Run, RunId, Status};
 use crate::store::query::{ClaimPage, ClaimPlace};
@@ -348,7 +348,5 @@ impl InVain {
     }
 }
 
-#[cfg(test)]
-mod model;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::backlog::{Backlog, Outcome};
 use super::lanes::Taker;
-use super::queues::QueueKey;
+use super::queue_key::QueueKey;
 use super::room::AllRoom;
 use super::{Failure, Limits};
 use crate::domain::{Filter, LabelValue, Namespace, Priority, RunId, Take};

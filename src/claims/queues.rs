@@ -15,8 +15,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Limits;
 use super::queue::Queue;
+use super::queue_key::QueueKey;
 use super::room::AllRoom;
-use crate::domain::{AtRest, Filter, MaxRunning, Namespace, Status, Take};
+use crate::domain::{AtRest, Filter, Status};
 use crate::fairness::{CallerKey, Share, Shares};
 use crate::feed::watch_runs::{Begin, Frame};
 use crate::feed::{Feed, WatchError};
@@ -26,33 +27,6 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// About what a queue without runs takes, with the task that follows the log for it: measured on hundreds.
 const QUEUE_BYTES: usize = 16 * 1024;
-
-/// The part of a claim that the claimers of one queue have in common.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct QueueKey {
-    pub(super) namespace: Namespace,
-    /// The filter of runs that wait for a claim.
-    pub(super) filter: Filter,
-    pub(super) take: Take,
-    pub(super) max_running: Option<MaxRunning>,
-}
-
-impl QueueKey {
-    pub(super) fn new(namespace: Namespace, filter: Filter, take: Take, max_running: Option<MaxRunning>) -> Self {
-        let pending = [Status::Pending].into();
-        let filter = match take {
-            Take::Pending => Filter { statuses: pending, or: Some(AtRest::NotBegun), ..filter },
-            Take::Ready => Filter { statuses: [].into(), ready: Some(true), ..filter },
-            Take::Both => Filter { statuses: pending, or: Some(AtRest::Ready), ..filter },
-        };
-        Self { namespace, filter, take, max_running }
-    }
-
-    /// The key of the limited label.
-    pub(super) fn label(&self) -> Option<&str> {
-        self.max_running.as_ref().map(|max| max.label.as_str())
-    }
-}
 
 /// See the module.
 pub(super) struct Queues {
@@ -264,6 +238,7 @@ fn waiting_or_ended() -> Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::Take;
 
     fn key(number: usize) -> QueueKey {
         QueueKey::new(format!("namespace-{number}").into(), Filter::default(), Take::Pending, None)

@@ -1,5 +1,7 @@
 //! The knowledge of a queue, step by step.
 
+mod model;
+
 use std::pin::Pin;
 
 use tokio::sync::futures::OwnedNotified;

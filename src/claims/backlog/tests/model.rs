@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use tokio::sync::futures::OwnedNotified;
 
-use super::tests::{backlog, backlog_of_bytes, ended, only, pending, ready, resumed, waiter};
-use super::*;
+use super::{backlog, backlog_of_bytes, ended, only, pending, ready, resumed, waiter};
+use crate::claims::backlog::*;
 use crate::domain::Status;
 
 const PAGE_RUNS_MAX: usize = 2;
@@ -278,7 +278,7 @@ impl World {
         self.happens(run, true);
     }
 
-    /// As [`Claims::next`](super::super::Claims::next) and the queue go on.
+    /// As [`Claims::next`](crate::claims::Claims::next) and the queue go on.
     fn proceed(&mut self, claimer: &Claimer, does: Does) -> Does {
         let taker = claimer.taker;
         match does {
