@@ -11,11 +11,12 @@ use crate::store::contents::Beside;
 use crate::store::query::ClaimPlace;
 use crate::store::{RunAsKept, StoreError};
 use crate::telemetry::traces;
-use crate::wire::answer::{self, timestamp};
+use crate::wire::answer;
 use crate::wire::contents;
 use crate::wire::problem::{self, Problem};
 use crate::wire::query::{self, RunAsked};
 use crate::wire::request::{self, TransitionQuestion};
+use crate::wire::scalars::timestamp;
 use runledger_proto::v1;
 
 impl Authority {

@@ -7,7 +7,7 @@ use super::exit::Stop;
 use super::fields::{self, Label, Route, Status};
 use crate::clock::{Clock as _, SystemClock};
 use crate::text::When;
-use crate::wire::answer;
+use crate::wire::scalars;
 use runledger_proto::v1;
 
 /// Runs must match every flag that is given.
@@ -77,7 +77,7 @@ impl Filter {
             (false, false) => v1::ArchivedFilter::Unspecified,
         };
         let now = SystemClock.now();
-        let at = |when: Option<When>| when.map(|when| answer::timestamp(when.from(now)));
+        let at = |when: Option<When>| when.map(|when| scalars::timestamp(when.from(now)));
         Ok(v1::RunFilter {
             archived: archived.into(),
             task_thread_id: self.task_thread.unwrap_or_default(),

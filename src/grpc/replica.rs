@@ -9,7 +9,7 @@ use crate::authority::{Authority, AuthoritySlot};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
 use crate::memory::Part;
-use crate::wire::answer;
+use crate::wire::scalars;
 use crate::wire::served::replica_service_server::ReplicaService;
 use runledger_proto::v1;
 
@@ -35,7 +35,7 @@ impl ReplicaService for Replica {
         let is_local = request.extensions().get::<Context>().is_some_and(|context| context.peer.is_local());
         let mut replica = v1::GetReplicaResponse {
             release: env!("CARGO_PKG_VERSION").to_owned(),
-            started_at: Some(answer::timestamp(self.started_at)),
+            started_at: Some(scalars::timestamp(self.started_at)),
             connections: self.totals.connections() as u64,
             request_bytes: self.totals.request_bytes() as u64,
             unsent_bytes: self.totals.unsent_bytes() as u64,
@@ -61,7 +61,7 @@ impl ReplicaService for Replica {
             replica.watches_of_one_run = hub.watches_of_one_run() as u64;
             replica.watches_of_many_runs = hub.watches_of_many_runs() as u64;
             replica.recent_changes_bytes = hub.recent_changes_bytes() as u64;
-            replica.log_read_at = hub.as_of().map(answer::timestamp);
+            replica.log_read_at = hub.as_of().map(scalars::timestamp);
             let health = backend.engine.commit_health();
             if let Some((reason, lasts)) = health.fault() {
                 replica.not_serving_because = reason;
@@ -69,7 +69,7 @@ impl ReplicaService for Replica {
             }
             let clocks = backend.store.clocks();
             replica.clock_steps = clocks.steps.into_iter().map(v1::ClockStep::from).collect();
-            replica.machine_clock_ahead = Some(answer::span(clocks.server_ahead_micros.unwrap_or(0)));
+            replica.machine_clock_ahead = Some(scalars::span(clocks.server_ahead_micros.unwrap_or(0)));
             replica.since_last_commit = health.since_last_write().and_then(|since| since.try_into().ok());
         }
         let mut parts = memory_parts(&self.totals, self.slot.get());

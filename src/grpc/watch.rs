@@ -4,6 +4,7 @@ use crate::authority::OneFrame;
 use crate::domain::LedgerEpoch;
 use crate::feed::{watch_run, watch_runs};
 use crate::telemetry::record::{self, Value};
+use crate::wire::scalars::timestamp;
 use crate::wire::{answer, served};
 
 const SNAPSHOT: Value = (0, "snapshot");
@@ -29,7 +30,7 @@ pub(super) fn of_one(frame: OneFrame, ledger_epoch: LedgerEpoch) -> served::Watc
         OneFrame::Run(Told::Change { event, run, .. }) => Frame::Change(Change { event, run }),
         OneFrame::Run(Told::CaughtUp { revision }) => Frame::CaughtUp(CaughtUp { revision: revision.into() }),
         OneFrame::Run(Told::Checkpoint { revision, at }) => {
-            Frame::Checkpoint(Checkpoint { revision: revision.into(), at: Some(answer::timestamp(at)) })
+            Frame::Checkpoint(Checkpoint { revision: revision.into(), at: Some(timestamp(at)) })
         }
         OneFrame::Run(Told::End(run)) => Frame::End(End { run }),
         OneFrame::Progressed(said, at) => {
@@ -52,7 +53,7 @@ pub(super) fn of_many(frame: watch_runs::Frame) -> served::WatchRunsResponse {
         Told::Snapshot { run, cursor } => Frame::Snapshot(Snapshot { run, cursor }),
         Told::Change { event, run, matches, cursor, after: _ } => Frame::Change(Change { event, run, matches, cursor }),
         Told::CaughtUp { cursor } => Frame::CaughtUp(CaughtUp { cursor }),
-        Told::Checkpoint { cursor, at } => Frame::Checkpoint(Checkpoint { cursor, at: at.map(answer::timestamp) }),
+        Told::Checkpoint { cursor, at } => Frame::Checkpoint(Checkpoint { cursor, at: at.map(timestamp) }),
     };
     served::WatchRunsResponse { frame: Some(frame) }
 }

@@ -1,11 +1,10 @@
 //! Domain values as the wire shows them.
 
-use prost_types::{Duration, Timestamp};
-
+use super::scalars::{duration, span, text, timestamp};
 use super::{bindings, contents};
 use crate::domain::{
     AbortRequest, Changes, Disposition, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind,
-    Progress, Ready, Redaction, Route, Run, Status, Summary, Time,
+    Progress, Ready, Redaction, Run, Status, Summary, Time,
 };
 use crate::store::ClockStep;
 use crate::store::leases::Renewed;
@@ -262,61 +261,21 @@ impl From<ClockStep> for v1::ClockStep {
     }
 }
 
-/// A time as the wire shows it: whole microseconds.
-#[must_use]
-pub fn timestamp(time: Time) -> Timestamp {
-    const SECOND: i64 = 1_000_000;
-    Timestamp { seconds: time.micros().div_euclid(SECOND), nanos: nanos(time.micros().rem_euclid(SECOND)) }
-}
-
-pub(super) fn duration(ms: u64) -> Duration {
-    let seconds = i64::try_from(ms / 1_000).unwrap_or(i64::MAX);
-    Duration { seconds, nanos: nanos(i64::try_from(ms % 1_000).expect("less than a thousand") * 1_000) }
-}
-
-/// A span of time as the wire shows it, back in time where it is negative.
-#[must_use]
-pub fn span(micros: i64) -> Duration {
-    const SECOND: i64 = 1_000_000;
-    Duration { seconds: micros / SECOND, nanos: nanos(micros % SECOND) }
-}
-
-fn nanos(micros: i64) -> i32 {
-    i32::try_from(micros * 1_000).expect("less than a second of nanoseconds")
-}
-
-pub(super) fn route(route: Option<Route>) -> v1::Route {
-    match route {
-        None => v1::Route::Unspecified,
-        Some(Route::Mcp) => v1::Route::Mcp,
-        Some(Route::Cli) => v1::Route::Cli,
-        Some(Route::Http) => v1::Route::Http,
-    }
-}
-
 /// An empty object is not sent.
 fn metadata(metadata: &Metadata) -> Option<prost_types::Struct> {
     (!metadata.is_empty()).then(|| structure(metadata.as_map()))
 }
 
-pub(super) fn text(text: Option<&String>) -> String {
-    text.cloned().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use prost_types::Duration;
+
     use super::*;
     use crate::domain::{
         Attachments, BindingsChange, ContentDigest, Ending, LifecycleId, LifecyclePin, LimitThen, Metadata, Origin,
-        Priority, Refinements, Requirement, ResultDigest, RunPosition, Supervision, Suspensions,
+        Priority, Refinements, Requirement, ResultDigest, Route, RunPosition, Supervision, Suspensions,
     };
     use crate::wire::suspension;
-
-    #[test]
-    fn a_time_before_the_epoch_has_positive_nanos() {
-        assert_eq!(timestamp(Time::from_micros(-1)), Timestamp { seconds: -1, nanos: 999_999_000 });
-        assert_eq!(timestamp(Time::from_micros(1_000_001)), Timestamp { seconds: 1, nanos: 1_000 });
-    }
 
     /// A run that has something in every field.
     fn whole() -> Run {

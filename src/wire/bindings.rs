@@ -1,8 +1,8 @@
 //! What a run is bound to outside the ledger: as requests bring them, and as answers show them.
 
-use super::answer::{route, text};
+use super::scalars::text;
 use super::validate::Violations;
-use crate::domain::{Bindings, BindingsChange};
+use crate::domain::{Bindings, BindingsChange, Route};
 use runledger_proto::v1;
 
 pub(super) fn of_start(request: &mut v1::StartRunRequest, violations: &mut Violations) -> BindingsChange {
@@ -41,10 +41,18 @@ pub(super) fn show_change(change: &BindingsChange, changes: &mut v1::RunChanges)
     changes.workflow_id.clone_from(workflow_id);
 }
 
+fn route(route: Option<Route>) -> v1::Route {
+    match route {
+        None => v1::Route::Unspecified,
+        Some(Route::Mcp) => v1::Route::Mcp,
+        Some(Route::Cli) => v1::Route::Cli,
+        Some(Route::Http) => v1::Route::Http,
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::domain::Route;
 
     /// Bindings that have something in every field.
     pub(in crate::wire) fn whole() -> Bindings {

@@ -5,9 +5,9 @@ use prost_types::Struct;
 use runledger_proto::json::structure;
 use runledger_proto::v1;
 
-use super::answer::text;
 use super::metadata::object_of;
 use super::phases;
+use super::scalars::text;
 use super::validate::Violations;
 use crate::domain::limits::{
     CALL_CONTENTS_BYTES_MAX, CALL_CONTENTS_WIRE_FACTOR, CALL_LINKS_BYTES_MAX, CONTENT_BYTES_MAX,

@@ -2,8 +2,8 @@
 
 use runledger_proto::v1;
 
-use super::answer::timestamp;
 use super::query::page_size;
+use super::scalars::timestamp;
 use super::validate::Violations;
 use crate::auth::Caller;
 use crate::declaration;

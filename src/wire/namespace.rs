@@ -2,8 +2,8 @@
 
 use runledger_proto::v1;
 
-use super::answer::{duration, timestamp};
 use super::query::page_size;
+use super::scalars::{duration, timestamp};
 use super::validate::Violations;
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::limits::{MAX_ACTIVE_RUNS_MAX, MAX_STORED_BYTES_MAX, NAMESPACE_DESCRIPTION_BYTES_MAX};

@@ -1,6 +1,6 @@
 //! Where a run stands within its status: as requests bring it, and as answers show it.
 
-use super::answer::{text, timestamp};
+use super::scalars::{text, timestamp};
 use super::validate::Violations;
 use crate::domain::lifecycle::NAME_RULE;
 use crate::domain::{LifecycleName, LimitThen, PositionAsk, Refinements, RefinementsChange, Status};

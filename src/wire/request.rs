@@ -4,6 +4,7 @@ use std::mem::take;
 
 use uuid::Uuid;
 
+use super::mutation::{Mutation, holder};
 use super::validate::Violations;
 use super::{bindings, contents, phases, suspension};
 use crate::auth::Caller;
@@ -16,7 +17,7 @@ use crate::domain::limits::{
 };
 use crate::domain::{
     Ask, Claim, Command, Complete, End, Ending, LabelsChange, LeaseEpoch, Origin, PositionAsk, RedactedPath, Redaction,
-    Release, Renewal, Request, RequestAbort, Revision, RunKey, Start, Status, Update, Violation,
+    Release, Renewal, RequestAbort, RunKey, Start, Status, Update, Violation,
 };
 use runledger_proto::v1;
 
@@ -42,8 +43,8 @@ pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid
         labels,
         metadata,
         lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
-        start_timeout_ms: timeout("start_timeout", request.start_timeout, &mut violations),
-        run_timeout_ms: timeout("run_timeout", request.run_timeout, &mut violations),
+        start_timeout_ms: violations.timeout("start_timeout", request.start_timeout),
+        run_timeout_ms: violations.timeout("run_timeout", request.run_timeout),
         input,
         origin: Origin {
             parent_run_id: violations.other_run("parent_run_id", request.parent_run_id),
@@ -70,7 +71,7 @@ pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid
         (_, _) => request.run_id,
     };
     let (request_id, expected_revision) = (request.request_id, request.expected_revision);
-    Asked { ask: Ask::Start(start), run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask: Ask::Start(start), run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of an `UpdateRun`. The progress in it is a [`renewal`](update_renewal).
@@ -101,7 +102,7 @@ pub fn update_run(mut request: v1::UpdateRunRequest, caller: &Caller) -> Result<
         labels: LabelsChange { remove: violations.remove_labels(request.remove_labels, &labels), set: labels },
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask: Ask::Update(update), run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask: Ask::Update(update), run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `CompleteRun`.
@@ -118,7 +119,7 @@ pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<
     let position = phases::asked(request.phase, 0, &mut violations);
     let ask = Ask::Complete(Complete { lease_epoch: holder(request.lease_epoch), metadata, result, added, position });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of an `AbortRun`.
@@ -136,7 +137,7 @@ pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Comman
     let position = phases::asked(request.phase, 0, &mut violations);
     let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result, position });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `FailRun`.
@@ -154,7 +155,7 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
     let position = phases::asked(request.phase, 0, &mut violations);
     let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result, position });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `ClaimRun`.
@@ -171,7 +172,7 @@ pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Comman
         ..Claim::default()
     });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `ReleaseRun`.
@@ -184,7 +185,7 @@ pub fn release_run(request: v1::ReleaseRunRequest, caller: &Caller) -> Result<Co
     let lease_epoch = holder(violations.required_lease_epoch(request.lease_epoch));
     let ask = Ask::Release(Release { lease_epoch, not_begun: request.not_begun });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `RequestAbort`.
@@ -199,7 +200,7 @@ pub fn request_abort(request: v1::RequestAbortRequest, caller: &Caller) -> Resul
         grace_ms: violations.duration_ms("grace", request.grace, 0..=TIMEOUT_MS_MAX, "0 to 366 days"),
     });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 pub use super::suspension::{resume_run, suspend_run};
@@ -211,7 +212,7 @@ pub use super::suspension::{resume_run, suspend_run};
 /// Every violation.
 pub fn archive_run(request: v1::ArchiveRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let v1::ArchiveRunRequest { run_id, request_id, expected_revision } = request;
-    Asked { ask: Ask::Archive, run_id, request_id, expected_revision }.command(Violations::default(), caller)
+    Mutation { ask: Ask::Archive, run_id, request_id, expected_revision }.command(Violations::default(), caller)
 }
 
 /// The command of a `RestoreRun`.
@@ -221,7 +222,7 @@ pub fn archive_run(request: v1::ArchiveRunRequest, caller: &Caller) -> Result<Co
 /// Every violation.
 pub fn restore_run(request: v1::RestoreRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let v1::RestoreRunRequest { run_id, request_id, expected_revision } = request;
-    Asked { ask: Ask::Restore, run_id, request_id, expected_revision }.command(Violations::default(), caller)
+    Mutation { ask: Ask::Restore, run_id, request_id, expected_revision }.command(Violations::default(), caller)
 }
 
 /// The command of a `RedactRun`.
@@ -246,7 +247,7 @@ pub fn redact_run(request: v1::RedactRunRequest, caller: &Caller) -> Result<Comm
     }
     let reason = violations.optional("reason", reason, FAILURE_REASON_BYTES_MAX);
     let ask = Ask::Redact(Redaction { paths: found, reason });
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The run and the renewal of a `HeartbeatRun`.
@@ -282,15 +283,6 @@ pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option
             progress: Some(progress),
         },
     ))
-}
-
-/// The lease of a call that only the lease's holder may make; none: the call names no lease.
-pub(super) fn holder(lease_epoch: impl Into<LeaseEpoch>) -> Option<LeaseEpoch> {
-    Some(lease_epoch.into()).filter(|epoch| *epoch > LeaseEpoch::NONE)
-}
-
-pub(super) fn timeout(field: &str, timeout: Option<prost_types::Duration>, violations: &mut Violations) -> Option<u64> {
-    violations.duration_ms(field, timeout, 1..=TIMEOUT_MS_MAX, "1 millisecond to 366 days")
 }
 
 /// The run that a request names.
@@ -360,39 +352,6 @@ pub fn check_transition(
         }
     };
     violations.settle(question)
-}
-
-/// The fields that every mutation has.
-pub(super) struct Asked {
-    pub(super) ask: Ask,
-    pub(super) run_id: String,
-    pub(super) request_id: String,
-    pub(super) expected_revision: Option<u64>,
-}
-
-impl Asked {
-    pub(super) fn command(self, mut violations: Violations, caller: &Caller) -> Result<Command, Vec<Violation>> {
-        violations.run_id(&self.run_id);
-        let request_id = violations.request_id(self.request_id);
-        if self.expected_revision == Some(0) && !matches!(self.ask, Ask::Start(_)) {
-            violations.push("expected_revision", "must be at least 1: only StartRun may expect that no run exists");
-        }
-        let settled = violations.settle_but_oversize(Command {
-            key: RunKey { namespace: caller.namespace.clone(), run_id: self.run_id.into() },
-            ask: self.ask,
-            expected_revision: self.expected_revision.map(Revision::from),
-            request: None,
-            principal: caller.principal.clone(),
-            oversize: Vec::new(),
-            prepared: crate::domain::Prepared::default(),
-            trace: None,
-            agents: caller.agents.clone(),
-        });
-        let (mut command, oversize) = settled?;
-        command.oversize = oversize;
-        command.request = request_id.map(|id| Request { id, digest: command.digest() });
-        Ok(command)
-    }
 }
 
 #[cfg(test)]

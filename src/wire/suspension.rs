@@ -1,8 +1,8 @@
 //! Suspensions and resumptions: as requests bring them, and as answers show them.
 
-use super::answer::{duration, text, timestamp};
+use super::mutation::{Mutation, holder};
 use super::phases;
-use super::request::{Asked, holder, timeout};
+use super::scalars::{duration, text, timestamp};
 use super::validate::Violations;
 use crate::auth::Caller;
 use crate::domain::limits::{RESUME_HINT_BYTES_MAX, SUSPENSION_REASON_BYTES_MAX};
@@ -24,18 +24,18 @@ pub fn suspend_run(request: v1::SuspendRunRequest, caller: &Caller) -> Result<Co
     let terms = SuspensionTerms {
         reason: Some(reason),
         resume_hint: violations.optional("resume_hint", request.resume_hint, RESUME_HINT_BYTES_MAX),
-        timeout_ms: timeout("timeout", request.timeout, &mut violations),
+        timeout_ms: violations.timeout("timeout", request.timeout),
     };
     let ask = Ask::Suspend(Suspend {
         lease_epoch: holder(request.lease_epoch),
         kind,
         terms,
-        ready_timeout_ms: timeout("ready_timeout", request.ready_timeout, &mut violations),
+        ready_timeout_ms: violations.timeout("ready_timeout", request.ready_timeout),
         keep_slot: request.keep_slot,
         position: phases::asked(request.phase, 0, &mut violations),
     });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// The command of a `ResumeRun`.
@@ -55,18 +55,18 @@ pub fn resume_run(request: v1::ResumeRunRequest, caller: &Caller) -> Result<Comm
         max_running: violations.max_running(request.max_running),
     });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Asked { ask, run_id, request_id, expected_revision }.command(violations, caller)
+    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
 /// What an update says of the suspension that its phase brings.
 pub(super) fn terms(terms: Option<v1::SuspensionTerms>, violations: &mut Violations) -> SuspensionTerms {
-    let Some(v1::SuspensionTerms { reason, resume_hint, timeout: within }) = terms else {
+    let Some(v1::SuspensionTerms { reason, resume_hint, timeout }) = terms else {
         return SuspensionTerms::default();
     };
     SuspensionTerms {
         reason: violations.optional("suspension.reason", reason, SUSPENSION_REASON_BYTES_MAX),
         resume_hint: violations.optional("suspension.resume_hint", resume_hint, RESUME_HINT_BYTES_MAX),
-        timeout_ms: timeout("suspension.timeout", within, violations),
+        timeout_ms: violations.timeout("suspension.timeout", timeout),
     }
 }
 

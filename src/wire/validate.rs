@@ -10,6 +10,7 @@ use crate::domain::lifecycle;
 use crate::domain::limits::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, LINK_BYTES_MAX,
     MAX_RUNNING_LIMIT_MAX, PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
+    TIMEOUT_MS_MAX,
 };
 use crate::domain::{LeaseEpoch, MaxRunning, Priority, Progress, Route, RunId, Status, Violation};
 
@@ -210,6 +211,11 @@ impl Violations {
             self.push(field, format!("must be {shown}"));
         }
         ms
+    }
+
+    /// A time that something may take.
+    pub(super) fn timeout(&mut self, field: &str, timeout: Option<prost_types::Duration>) -> Option<u64> {
+        self.duration_ms(field, timeout, 1..=TIMEOUT_MS_MAX, "1 millisecond to 366 days")
     }
 
     /// The lease that a call must name.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::cli::time::time;
 use crate::clock::{Clock as _, SystemClock};
-use crate::wire::answer;
+use crate::wire::scalars;
 use runledger_client::{Client, Failure};
 use runledger_proto::v1;
 
@@ -51,7 +51,7 @@ pub(in crate::cli) async fn due(
     let filter = v1::RunFilter {
         statuses: statuses.iter().map(|status| (*status).into()).collect(),
         archived: v1::ArchivedFilter::Included.into(),
-        started_before: Some(answer::timestamp(until)),
+        started_before: Some(scalars::timestamp(until)),
         ..v1::RunFilter::default()
     };
     let view = v1::RunView::Basic.into();

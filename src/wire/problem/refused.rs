@@ -7,7 +7,7 @@ use super::lifecycles::{self, RefusedPhase};
 use super::not_held::{not_held, rests};
 use super::{Code, Problem, invalid, suspended};
 use crate::domain::{LeaseEpoch, MaxRunning, Refusal, Revision, RunId, RunKey, Status as RunStatus, Summary, Time};
-use crate::wire::answer::timestamp;
+use crate::wire::scalars::timestamp;
 
 /// Runs that a refused claim names.
 const RUNNING_LISTED_MAX: usize = 4;
