@@ -4,25 +4,21 @@
 //! domain values, [`seal`] closes what only this ledger may read again, and [`problem`] says why a call was not done; only `status` makes a [`tonic::Status`] of a problem.
 
 pub mod answer;
-mod bindings;
 pub mod codec;
-pub mod contents;
 pub mod cursor;
 mod frames;
 pub mod identity;
 pub mod lifecycle;
-mod metadata;
 mod mutation;
 pub mod namespace;
 pub mod page_token;
-mod phases;
+pub mod parts;
 pub mod problem;
 pub mod query;
 pub mod request;
 pub mod scalars;
 pub mod seal;
 mod status;
-pub mod suspension;
 mod validate;
 
 pub use frames::WireFrames;

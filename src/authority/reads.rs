@@ -11,8 +11,8 @@ use crate::store::contents::Beside;
 use crate::store::query::ClaimPlace;
 use crate::store::{RunAsKept, StoreError};
 use crate::telemetry::traces;
-use crate::wire::answer;
-use crate::wire::contents;
+use crate::wire::parts::attachments;
+use crate::wire::parts::lease::progress;
 use crate::wire::problem::{self, Problem};
 use crate::wire::query::{self, RunAsked};
 use crate::wire::request::{self, TransitionQuestion};
@@ -46,7 +46,7 @@ impl Authority {
                 if view == v1::RunView::Whole && !asked.is_nothing() {
                     let unreadable = |error| unreadable("GetRun", &key, &error);
                     let (rows, _turn) = self.beside(caller, &key, &asked).await?.map_err(unreadable)?;
-                    contents::whole(&read.run, &rows, &mut answer).map_err(unreadable)?;
+                    attachments::whole(&read.run, &rows, &mut answer).map_err(unreadable)?;
                 }
                 Ok(answer)
             }
@@ -73,7 +73,7 @@ impl Authority {
             return Ok(v1::ListLinksResponse::default());
         }
         let (rows, _turn) = self.beside(call.key, &key, &asked).await?.map_err(unreadable)?;
-        let links = rows.iter().map(|row| contents::link(&read.run, row)).collect::<Result<Vec<_>, _>>();
+        let links = rows.iter().map(|row| attachments::link(&read.run, row)).collect::<Result<Vec<_>, _>>();
         let links = links.map_err(unreadable)?.into_iter();
         Ok(v1::ListLinksResponse {
             links: links.filter(|link| rel.as_ref().is_none_or(|rel| *rel == link.rel)).collect(),
@@ -172,7 +172,7 @@ fn shown(read: &RunAsKept) -> v1::Run {
     let kept = kept.as_ref().filter(|kept| kept.epoch == run.supervision.epoch());
     if let (Some(lease), Some(kept)) = (&mut shown.lease, kept) {
         lease.expires_at = Some(timestamp(kept.expires_at));
-        shown.progress = kept.progress.as_ref().map(answer::progress);
+        shown.progress = kept.progress.as_ref().map(progress);
     }
     shown
 }

@@ -4,8 +4,9 @@ use crate::authority::OneFrame;
 use crate::domain::LedgerEpoch;
 use crate::feed::{watch_run, watch_runs};
 use crate::telemetry::record::{self, Value};
+use crate::wire::parts::lease::progress;
 use crate::wire::scalars::timestamp;
-use crate::wire::{answer, served};
+use crate::wire::served;
 
 const SNAPSHOT: Value = (0, "snapshot");
 const CHANGE: Value = (1, "change");
@@ -33,9 +34,7 @@ pub(super) fn of_one(frame: OneFrame, ledger_epoch: LedgerEpoch) -> served::Watc
             Frame::Checkpoint(Checkpoint { revision: revision.into(), at: Some(timestamp(at)) })
         }
         OneFrame::Run(Told::End(run)) => Frame::End(End { run }),
-        OneFrame::Progressed(said, at) => {
-            Frame::Progressed(Progressed { progress: Some(answer::progress(&(said, at))) })
-        }
+        OneFrame::Progressed(said, at) => Frame::Progressed(Progressed { progress: Some(progress(&(said, at))) }),
     };
     served::WatchRunResponse { frame: Some(frame), ledger_epoch: ledger_epoch.into() }
 }

@@ -1,14 +1,9 @@
-//! Domain values as the wire shows them.
+//! Domain values as the wire shows them: runs and events whole, as lists of their parts.
 
-use super::scalars::{duration, span, text, timestamp};
-use super::{bindings, contents};
-use crate::domain::{
-    AbortRequest, Changes, Disposition, Event, EventType, LateReport, Lease, Metadata, Principal, PrincipalKind,
-    Progress, Ready, Redaction, Run, Status, Summary, Time,
-};
+use super::parts::{attachments, bindings, deadlines, ending, labels, metadata, origin, position, priority, rest};
+use super::scalars::{span, text, timestamp};
+use crate::domain::{Changes, Disposition, Event, EventType, Principal, PrincipalKind, Run, Status, Summary};
 use crate::store::ClockStep;
-use crate::store::leases::Renewed;
-use runledger_proto::json::structure;
 use runledger_proto::v1;
 
 impl From<&Run> for v1::Run {
@@ -20,90 +15,31 @@ impl From<&Run> for v1::Run {
             started_at: Some(timestamp(run.started_at)),
             agent_id: text(run.agent_id.as_ref()),
             completed_at: run.completed_at.map(timestamp),
-            failure_reason: text(run.ending.failure_reason.as_ref()),
-            metadata: metadata(&run.metadata),
+            metadata: metadata::shown(&run.metadata),
             revision: run.revision.into(),
             running_at: run.running_at.map(timestamp),
             updated_at: Some(timestamp(run.updated_at)),
-            reason_code: text(run.ending.reason_code.as_ref()),
-            labels: run.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             namespace: run.namespace.to_string(),
             lease: run.supervision.lease.as_ref().map(Into::into),
-            presumed: run.supervision.presumed,
-            abort_request: run.supervision.abort_request.as_deref().map(Into::into),
-            late_report: run.supervision.late_report.as_deref().map(Into::into),
             outcome: run.outcome().map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
-            start_deadline: run.supervision.start_deadline.map(timestamp),
-            deadline: run.deadline().map(timestamp),
-            ready: run.supervision.ready.as_deref().map(Into::into),
             archived_at: run.archived_at.map(timestamp),
             ..Self::default()
         };
-        bindings::show(&run.bindings, &mut shown);
-        contents::show(run, &mut shown);
+        for show in [
+            attachments::show,
+            bindings::show,
+            deadlines::show,
+            ending::show,
+            labels::show,
+            origin::show,
+            position::show,
+            priority::show,
+            rest::show,
+        ] {
+            show(run, &mut shown);
+        }
         shown
     }
-}
-
-impl From<&Ready> for v1::Ready {
-    fn from(ready: &Ready) -> Self {
-        let Ready { at, deadline, not_begun } = *ready;
-        Self { at: Some(timestamp(at)), deadline: deadline.map(timestamp), not_begun }
-    }
-}
-
-impl From<&Lease> for v1::Lease {
-    fn from(lease: &Lease) -> Self {
-        let Lease { epoch, ttl_ms, released, resting } = *lease;
-        Self { epoch: epoch.into(), ttl: Some(duration(ttl_ms)), expires_at: None, released, resting }
-    }
-}
-
-impl From<&AbortRequest> for v1::AbortRequest {
-    fn from(request: &AbortRequest) -> Self {
-        Self {
-            at: Some(timestamp(request.at)),
-            by: Some((&request.by).into()),
-            reason: text(request.reason.as_ref()),
-            deadline: request.deadline.map(timestamp),
-        }
-    }
-}
-
-impl From<&LateReport> for v1::LateReport {
-    fn from(report: &LateReport) -> Self {
-        Self {
-            at: Some(timestamp(report.at)),
-            by: Some((&report.by).into()),
-            lease_epoch: report.lease_epoch.into(),
-            status: v1::RunStatus::from(report.status).into(),
-            failure_reason: text(report.failure_reason.as_ref().filter(|_| !report.is_incomplete())),
-            reason_code: text(report.reason_code.as_ref()),
-            metadata: metadata(&report.metadata),
-            result: report.result.map(|result| result.content.into()),
-            link_count: report.links,
-            phase: text(report.phase.as_ref()),
-            completion_missing: report.completion_missing(),
-        }
-    }
-}
-
-impl From<&Renewed> for v1::HeartbeatRunResponse {
-    fn from(renewed: &Renewed) -> Self {
-        Self {
-            revision: renewed.run.revision.into(),
-            expires_at: Some(timestamp(renewed.expires_at)),
-            abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
-            now: Some(timestamp(renewed.now)),
-        }
-    }
-}
-
-/// The progress of the work, and the time at which its worker reported it.
-#[must_use]
-pub fn progress((progress, at): &(Progress, Time)) -> v1::Progress {
-    let Progress { done, total, message } = progress.clone();
-    v1::Progress { done, total, message, at: Some(timestamp(*at)) }
 }
 
 impl From<&Summary> for v1::RunSummary {
@@ -145,49 +81,26 @@ impl From<&Event> for v1::RunEvent {
 
 impl From<&Changes> for v1::RunChanges {
     fn from(changes: &Changes) -> Self {
-        let Changes {
-            task_thread_id,
-            agent_id,
-            bindings,
-            ending,
-            labels,
-            metadata: patch,
-            supervision,
-            redaction,
-            refinements,
-        } = changes;
         let mut shown = Self {
-            task_thread_id: task_thread_id.clone(),
-            agent_id: agent_id.clone(),
-            failure_reason: ending.failure_reason.clone(),
-            reason_code: ending.reason_code.clone(),
-            labels: labels.set.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-            remove_labels: labels.remove.iter().cloned().collect(),
-            metadata: metadata(patch),
-            lease: supervision.lease.as_ref().map(Into::into),
-            start_deadline: supervision.start_deadline.map(timestamp),
-            run_timeout: supervision.run_timeout_ms.map(duration),
-            abort_request: supervision.abort_request.as_deref().map(Into::into),
-            presumed: supervision.presumed,
-            late_report: supervision.late_report.as_deref().map(Into::into),
-            ready: supervision.ready.as_deref().map(Into::into),
-            redaction: redaction.as_deref().map(Into::into),
+            task_thread_id: changes.task_thread_id.clone(),
+            agent_id: changes.agent_id.clone(),
+            metadata: metadata::shown(&changes.metadata),
+            lease: changes.supervision.lease.as_ref().map(Into::into),
+            redaction: changes.redaction.as_deref().map(Into::into),
             ..Self::default()
         };
-        bindings::show_change(bindings, &mut shown);
-        if let Some(refinements) = refinements {
-            contents::show_change(refinements, &mut shown);
+        bindings::show_change(&changes.bindings, &mut shown);
+        deadlines::show_change(&changes.supervision, &mut shown);
+        ending::show_change(changes, &mut shown);
+        labels::show_change(&changes.labels, &mut shown);
+        rest::show_change(changes, &mut shown);
+        if let Some(change) = &changes.refinements {
+            attachments::show_change(change, &mut shown);
+            origin::show_change(change, &mut shown);
+            position::show_change(change, &mut shown);
+            priority::show_change(change, &mut shown);
         }
         shown
-    }
-}
-
-impl From<&Redaction> for v1::Redaction {
-    fn from(redaction: &Redaction) -> Self {
-        Self {
-            paths: redaction.paths.iter().cloned().map(String::from).collect(),
-            reason: text(redaction.reason.as_ref()),
-        }
     }
 }
 
@@ -261,21 +174,16 @@ impl From<ClockStep> for v1::ClockStep {
     }
 }
 
-/// An empty object is not sent.
-fn metadata(metadata: &Metadata) -> Option<prost_types::Struct> {
-    (!metadata.is_empty()).then(|| structure(metadata.as_map()))
-}
-
 #[cfg(test)]
 mod tests {
     use prost_types::Duration;
 
     use super::*;
     use crate::domain::{
-        Attachments, BindingsChange, ContentDigest, Ending, LifecycleId, LifecyclePin, LimitThen, Metadata, Origin,
-        Priority, Refinements, Requirement, ResultDigest, Route, RunPosition, Supervision, Suspensions,
+        AbortRequest, Attachments, BindingsChange, ContentDigest, Ending, LateReport, Lease, LifecycleId, LifecyclePin,
+        LimitThen, Metadata, Origin, Priority, Refinements, Requirement, ResultDigest, Route, RunPosition, Supervision,
+        Suspensions, Time,
     };
-    use crate::wire::suspension;
 
     /// A run that has something in every field.
     fn whole() -> Run {
@@ -343,8 +251,8 @@ mod tests {
                     met: [Requirement::Link("evidence".into())].into(),
                 },
                 rest: Suspensions {
-                    suspension: Some(Box::new(suspension::tests::whole())),
-                    resumed_from: Some(Box::new(suspension::tests::whole())),
+                    suspension: Some(Box::new(rest::tests::whole())),
+                    resumed_from: Some(Box::new(rest::tests::whole())),
                 },
             })),
             metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
@@ -413,8 +321,8 @@ mod tests {
             max_iterations_then: v1::LimitThen::Abort.into(),
             word: "blocked".into(),
             priority: -7,
-            suspension: Some(Box::new(suspension::tests::shown())),
-            resumed_from: Some(Box::new(suspension::tests::shown())),
+            suspension: Some(Box::new(rest::tests::shown())),
+            resumed_from: Some(Box::new(rest::tests::shown())),
             outcome: v1::RunStatus::Completed.into(),
             start_deadline: Some(timestamp(at(5))),
             // It is at rest.

@@ -2,7 +2,7 @@
 
 use super::validate::Violations;
 use crate::auth::Caller;
-use crate::domain::{Ask, Command, LeaseEpoch, Prepared, Request, Revision, RunKey, Violation};
+use crate::domain::{Ask, Command, Prepared, Request, Revision, RunKey, Violation};
 
 /// The fields that every mutation has.
 pub(super) struct Mutation {
@@ -36,9 +36,4 @@ impl Mutation {
         command.request = request_id.map(|id| Request { id, digest: command.digest() });
         Ok(command)
     }
-}
-
-/// The lease of a call that only the lease's holder may make; none: the call names no lease.
-pub(super) fn holder(lease_epoch: impl Into<LeaseEpoch>) -> Option<LeaseEpoch> {
-    Some(lease_epoch.into()).filter(|epoch| *epoch > LeaseEpoch::NONE)
 }

@@ -4,22 +4,23 @@ use std::mem::take;
 
 use uuid::Uuid;
 
-use super::mutation::{Mutation, holder};
+use super::mutation::Mutation;
+use super::parts::lease::holder;
+use super::parts::{attachments, bindings, rest};
 use super::validate::Violations;
-use super::{bindings, contents, phases, suspension};
 use crate::auth::Caller;
 use crate::clock::draw_id;
 use crate::domain::check::Transition;
 use crate::domain::ids::derived_run_id;
-use crate::domain::limits::{
-    FAILURE_REASON_BYTES_MAX, LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX, REDACTED_PATH_BYTES_MAX,
-    REDACTED_PATHS_MAX, TIMEOUT_MS_MAX,
-};
-use crate::domain::{
-    Ask, Claim, Command, Complete, End, Ending, LabelsChange, LeaseEpoch, Origin, PositionAsk, RedactedPath, Redaction,
-    Release, Renewal, RequestAbort, RunKey, Start, Status, Update, Violation,
-};
+use crate::domain::limits::{LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_BYTES_MAX};
+use crate::domain::{Ask, Command, LabelsChange, Origin, PositionAsk, RunKey, Start, Status, Update, Violation};
 use runledger_proto::v1;
+
+pub use super::parts::archive::{archive_run, restore_run};
+pub use super::parts::ending::{abort_run, complete_run, fail_run, request_abort};
+pub use super::parts::lease::{claim_run, heartbeat_run, release_run, update_renewal};
+pub use super::parts::redaction::redact_run;
+pub use super::parts::rest::{resume_run, suspend_run};
 
 /// The command of a `StartRun`. Makes the run's id where the request names none: from `request_id`, else at random.
 ///
@@ -34,7 +35,7 @@ pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid
     let labels = violations.labels("labels", take(&mut request.labels));
     let input = ("input", request.input.take());
     let (metadata, input) =
-        contents::with_metadata(request.metadata.take(), METADATA_BYTES_MAX, input, &mut violations);
+        attachments::with_metadata(request.metadata.take(), METADATA_BYTES_MAX, input, &mut violations);
     let start = Start {
         deferred: request.deferred,
         task_thread_id,
@@ -89,200 +90,20 @@ pub fn update_run(mut request: v1::UpdateRunRequest, caller: &Caller) -> Result<
     let bindings = bindings::of_update(&mut request, &mut violations);
     let result = ("result", request.result.take());
     let (metadata, result) =
-        contents::with_metadata(request.metadata.take(), METADATA_PATCH_BYTES_MAX, result, &mut violations);
+        attachments::with_metadata(request.metadata.take(), METADATA_PATCH_BYTES_MAX, result, &mut violations);
     let update = Update {
         lease_epoch: holder(request.lease_epoch),
         bindings,
         metadata,
         result,
-        added: contents::links(request.links, &mut violations),
-        position: PositionAsk { iteration: request.iteration, ..phases::asked(request.phase, 0, &mut violations) },
-        suspension: suspension::terms(request.suspension, &mut violations),
+        added: attachments::links(request.links, &mut violations),
+        position: PositionAsk { iteration: request.iteration, ..violations.position(request.phase, 0) },
+        suspension: rest::terms(request.suspension, &mut violations),
         priority: violations.priority(request.priority),
         labels: LabelsChange { remove: violations.remove_labels(request.remove_labels, &labels), set: labels },
     };
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Mutation { ask: Ask::Update(update), run_id, request_id, expected_revision }.command(violations, caller)
-}
-
-/// The command of a `CompleteRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let mut violations = Violations::default();
-    let result = ("result", request.result);
-    let (metadata, result) =
-        contents::with_metadata(request.metadata, METADATA_PATCH_BYTES_MAX, result, &mut violations);
-    let added = contents::links(request.links, &mut violations);
-    let position = phases::asked(request.phase, 0, &mut violations);
-    let ask = Ask::Complete(Complete { lease_epoch: holder(request.lease_epoch), metadata, result, added, position });
-    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
-}
-
-/// The command of an `AbortRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let mut violations = Violations::default();
-    let why = Ending {
-        failure_reason: violations.optional("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX),
-        reason_code: violations.reason_code(request.reason_code),
-    };
-    let (_, result) = contents::with_metadata(None, 0, ("result", request.result), &mut violations);
-    let position = phases::asked(request.phase, 0, &mut violations);
-    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result, position });
-    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
-}
-
-/// The command of a `FailRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let mut violations = Violations::default();
-    let why = Ending {
-        failure_reason: Some(violations.required("failure_reason", request.failure_reason, FAILURE_REASON_BYTES_MAX)),
-        reason_code: violations.reason_code(request.reason_code),
-    };
-    let (_, result) = contents::with_metadata(None, 0, ("result", request.result), &mut violations);
-    let position = phases::asked(request.phase, 0, &mut violations);
-    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result, position });
-    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
-}
-
-/// The command of a `ClaimRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn claim_run(request: v1::ClaimRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let mut violations = Violations::default();
-    let ask = Ask::Claim(Claim {
-        expected_epoch: request.expected_epoch.map(LeaseEpoch::from),
-        lease_ttl_ms: violations.required_lease_ttl_ms(request.lease_ttl),
-        max_running: violations.max_running(request.max_running),
-        ..Claim::default()
-    });
-    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
-}
-
-/// The command of a `ReleaseRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn release_run(request: v1::ReleaseRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let mut violations = Violations::default();
-    let lease_epoch = holder(violations.required_lease_epoch(request.lease_epoch));
-    let ask = Ask::Release(Release { lease_epoch, not_begun: request.not_begun });
-    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
-}
-
-/// The command of a `RequestAbort`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn request_abort(request: v1::RequestAbortRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let mut violations = Violations::default();
-    let ask = Ask::RequestAbort(RequestAbort {
-        reason: violations.optional("reason", request.reason, FAILURE_REASON_BYTES_MAX),
-        grace_ms: violations.duration_ms("grace", request.grace, 0..=TIMEOUT_MS_MAX, "0 to 366 days"),
-    });
-    let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
-    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
-}
-
-pub use super::suspension::{resume_run, suspend_run};
-
-/// The command of an `ArchiveRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn archive_run(request: v1::ArchiveRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let v1::ArchiveRunRequest { run_id, request_id, expected_revision } = request;
-    Mutation { ask: Ask::Archive, run_id, request_id, expected_revision }.command(Violations::default(), caller)
-}
-
-/// The command of a `RestoreRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn restore_run(request: v1::RestoreRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let v1::RestoreRunRequest { run_id, request_id, expected_revision } = request;
-    Mutation { ask: Ask::Restore, run_id, request_id, expected_revision }.command(Violations::default(), caller)
-}
-
-/// The command of a `RedactRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn redact_run(request: v1::RedactRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
-    let v1::RedactRunRequest { run_id, paths, reason, request_id, expected_revision } = request;
-    let mut violations = Violations::default();
-    if paths.is_empty() || paths.len() > REDACTED_PATHS_MAX {
-        violations.push("paths", format!("has {}; expected 1 to {REDACTED_PATHS_MAX}", paths.len()));
-    }
-    let mut found: Vec<RedactedPath> = Vec::new();
-    for (nth, path) in paths.iter().take(REDACTED_PATHS_MAX).enumerate() {
-        let field = format!("paths[{nth}]");
-        violations.text(&field, path, REDACTED_PATH_BYTES_MAX);
-        match RedactedPath::parse(path) {
-            Some(path) => found.extend((!found.contains(&path)).then_some(path)),
-            None => violations.push(&field, "expected /metadata, a JSON pointer below it, /reason, /progress, /input, /result, /links or /links/REL"),
-        }
-    }
-    let reason = violations.optional("reason", reason, FAILURE_REASON_BYTES_MAX);
-    let ask = Ask::Redact(Redaction { paths: found, reason });
-    Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
-}
-
-/// The run and the renewal of a `HeartbeatRun`.
-///
-/// # Errors
-///
-/// Every violation.
-pub fn heartbeat_run(request: v1::HeartbeatRunRequest, caller: &Caller) -> Result<(RunKey, Renewal), Vec<Violation>> {
-    let mut violations = Violations::default();
-    violations.run_id(&request.run_id);
-    let renewal = Renewal {
-        epoch: violations.required_lease_epoch(request.lease_epoch),
-        agent_id: caller.principal.agent_id.clone(),
-        is_confined: caller.agents.is_confined(),
-        progress: violations.progress(request.progress),
-    };
-    violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, renewal))
-}
-
-/// The progress in an `UpdateRun`, as a heartbeat; none where it has no progress. Valid only where [`update_run`] has
-/// found no violation.
-#[must_use]
-pub fn update_renewal(request: &v1::UpdateRunRequest, caller: &Caller) -> Option<(RunKey, Renewal)> {
-    let progress = Violations::default().progress(request.progress.clone())?;
-    let agent_id = caller.principal.agent_id.clone();
-    let key = RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.as_str().into() };
-    Some((
-        key,
-        Renewal {
-            epoch: request.lease_epoch.into(),
-            agent_id,
-            is_confined: caller.agents.is_confined(),
-            progress: Some(progress),
-        },
-    ))
 }
 
 /// The run that a request names.

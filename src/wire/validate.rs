@@ -2,18 +2,11 @@
 //!
 //! A violation never repeats more than [`EXCERPT_BYTES_MAX`] bytes of the caller's text.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::domain::lifecycle;
-use crate::domain::limits::{
-    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, LINK_BYTES_MAX,
-    MAX_RUNNING_LIMIT_MAX, PROGRESS_MESSAGE_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX,
-    TIMEOUT_MS_MAX,
-};
-use crate::domain::{LeaseEpoch, MaxRunning, Priority, Progress, Route, RunId, Status, Violation};
-
+use crate::domain::limits::{LINK_BYTES_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX};
+use crate::domain::{RunId, Status, Violation};
 use runledger_proto::v1;
 
 /// Violations of one request that are kept, so that a request of nothing else does not cost more than its own size.
@@ -99,14 +92,6 @@ impl Violations {
         if standing == 0 { Ok((value, found)) } else { Err(found) }
     }
 
-    /// The name of a phase or a lifecycle, absent when empty.
-    pub(super) fn phase(&mut self, field: &str, name: String) -> Option<String> {
-        if !name.is_empty() && !lifecycle::is_name(&name) {
-            self.push(field, lifecycle::NAME_RULE);
-        }
-        Some(name).filter(|name| !name.is_empty())
-    }
-
     /// A text of at most `max` bytes.
     pub(super) fn text(&mut self, field: &str, text: &str, max: usize) {
         if text.len() > max {
@@ -188,15 +173,6 @@ impl Violations {
         Some(code).filter(|code| !code.is_empty())
     }
 
-    /// A priority.
-    pub(super) fn priority(&mut self, number: Option<i32>) -> Option<Priority> {
-        let priority = Priority::of(number?);
-        if priority.is_none() {
-            self.push("priority", format!("must be -{max} to {max}", max = Priority::MAX));
-        }
-        priority
-    }
-
     /// A duration in whole milliseconds, rounded down.
     pub(super) fn duration_ms(
         &mut self,
@@ -211,59 +187,6 @@ impl Violations {
             self.push(field, format!("must be {shown}"));
         }
         ms
-    }
-
-    /// A time that something may take.
-    pub(super) fn timeout(&mut self, field: &str, timeout: Option<prost_types::Duration>) -> Option<u64> {
-        self.duration_ms(field, timeout, 1..=TIMEOUT_MS_MAX, "1 millisecond to 366 days")
-    }
-
-    /// The lease that a call must name.
-    pub(super) fn required_lease_epoch(&mut self, epoch: u64) -> LeaseEpoch {
-        if epoch == 0 {
-            self.push("lease_epoch", "is required: the epoch of the lease that you hold, from 1");
-        }
-        epoch.into()
-    }
-
-    /// The time that a lease which is asked for lasts.
-    pub(super) fn lease_ttl_ms(&mut self, ttl: Option<prost_types::Duration>) -> Option<u64> {
-        self.duration_ms("lease_ttl", ttl, LEASE_TTL_MS_MIN..=LEASE_TTL_MS_MAX, "1 second to 24 hours")
-    }
-
-    /// The same, where a lease must be asked for.
-    pub(super) fn required_lease_ttl_ms(&mut self, ttl: Option<prost_types::Duration>) -> u64 {
-        if ttl.is_none() {
-            self.push("lease_ttl", "is required: 1 second to 24 hours");
-        }
-        self.lease_ttl_ms(ttl).unwrap_or_default()
-    }
-
-    /// The progress of the work.
-    pub(super) fn progress(&mut self, progress: Option<v1::Progress>) -> Option<Progress> {
-        let v1::Progress { done, total, message, at: _ } = progress?;
-        self.text("progress.message", &message, PROGRESS_MESSAGE_BYTES_MAX);
-        if i64::try_from(done.max(total)).is_err() {
-            self.push("progress", format!("done and total must be at most {}", i64::MAX));
-        }
-        if total > 0 && done > total {
-            self.push("progress.done", "must not be above progress.total");
-        }
-        Some(Progress { done, total, message })
-    }
-
-    /// A route, absent when unspecified.
-    pub(super) fn route(&mut self, field: &str, number: i32) -> Option<Route> {
-        match v1::Route::try_from(number) {
-            Ok(v1::Route::Unspecified) => None,
-            Ok(v1::Route::Mcp) => Some(Route::Mcp),
-            Ok(v1::Route::Cli) => Some(Route::Cli),
-            Ok(v1::Route::Http) => Some(Route::Http),
-            Err(_) => {
-                self.push(field, format!("{number} is not a value of Route"));
-                None
-            }
-        }
     }
 
     /// A status, absent when unspecified.
@@ -281,60 +204,6 @@ impl Violations {
             }
         }
     }
-
-    /// Labels.
-    pub(super) fn labels(&mut self, field: &str, labels: HashMap<String, String>) -> BTreeMap<String, String> {
-        if labels.len() > LABELS_MAX {
-            self.push(field, format!("has {} entries; the limit is {LABELS_MAX}", labels.len()));
-            return BTreeMap::new();
-        }
-        let labels: BTreeMap<String, String> = labels.into_iter().collect();
-        for (key, value) in &labels {
-            if self.is_full() {
-                break;
-            }
-            self.label_key(|| label(field, key), key);
-            if value.len() > LABEL_VALUE_BYTES_MAX || value.contains('\0') {
-                let rule = format!("the value must be at most {LABEL_VALUE_BYTES_MAX} bytes without U+0000");
-                self.push(label(field, key), rule);
-            }
-        }
-        labels
-    }
-
-    /// `remove_labels`, apart from `labels`.
-    pub(super) fn remove_labels(&mut self, keys: Vec<String>, labels: &BTreeMap<String, String>) -> BTreeSet<String> {
-        if keys.len() > LABELS_MAX {
-            self.push("remove_labels", format!("has {} keys; the limit is {LABELS_MAX}", keys.len()));
-            return BTreeSet::new();
-        }
-        for (index, key) in keys.iter().enumerate() {
-            if self.is_full() {
-                break;
-            }
-            self.label_key(|| format!("remove_labels[{index}]"), key);
-            if labels.contains_key(key) {
-                self.push(format!("remove_labels[{index}]"), format!("\"{}\" is in labels too", quoted(key)));
-            }
-        }
-        keys.into_iter().collect()
-    }
-
-    /// The limit of runs with the same value of a label that may be running.
-    pub(super) fn max_running(&mut self, max: Option<v1::MaxRunning>) -> Option<MaxRunning> {
-        let v1::MaxRunning { label, limit } = max?;
-        self.label_key(|| "max_running.label".to_owned(), &label);
-        if !(1..=MAX_RUNNING_LIMIT_MAX).contains(&limit) {
-            self.push("max_running.limit", format!("must be 1 to {MAX_RUNNING_LIMIT_MAX}"));
-        }
-        Some(MaxRunning { label, limit })
-    }
-
-    pub(super) fn label_key(&mut self, field: impl FnOnce() -> String, key: &str) {
-        if !(1..=LABEL_KEY_BYTES_MAX).contains(&key.len()) || key.contains('\0') {
-            self.push(field(), format!("a key must be 1 to {LABEL_KEY_BYTES_MAX} bytes without U+0000"));
-        }
-    }
 }
 
 /// A duration of the wire that is not negative. `prost`'s own conversion is not used, because it overflows on the least
@@ -344,11 +213,8 @@ pub(super) fn domain_duration(duration: prost_types::Duration) -> Option<Duratio
     Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
 }
 
-fn label(field: &str, key: &str) -> String {
-    format!("{field}[\"{}\"]", quoted(key))
-}
-
-fn quoted(text: &str) -> String {
+/// A caller's text within a violation.
+pub(super) fn quoted(text: &str) -> String {
     excerpt(text, EXCERPT_BYTES_MAX)
 }
 
@@ -385,7 +251,7 @@ mod tests {
     #[test]
     fn a_request_of_nothing_but_violations_is_not_followed_to_its_end() {
         let mut violations = Violations::default();
-        violations.remove_labels(vec![String::new(); 1_000_000], &BTreeMap::new());
+        violations.remove_labels(vec![String::new(); 1_000_000], &std::collections::BTreeMap::new());
         assert_eq!(violations.found.len(), 1, "how many there are, and not each of them");
         (0..1_000_000).for_each(|_| violations.push("field", "is wrong"));
         assert_eq!(violations.settle(()).unwrap_err().len(), VIOLATIONS_MAX);

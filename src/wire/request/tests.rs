@@ -5,10 +5,10 @@ use super::super::query;
 use super::*;
 use crate::auth::Rights;
 use crate::domain::limits::{
-    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, REASON_CODE_BYTES_MAX, REQUEST_ID_BYTES_MAX,
-    RUN_ID_BYTES_MAX, UNMASKED_BYTES_MAX,
+    FAILURE_REASON_BYTES_MAX, LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_MAX, REASON_CODE_BYTES_MAX,
+    REQUEST_ID_BYTES_MAX, RUN_ID_BYTES_MAX, UNMASKED_BYTES_MAX,
 };
-use crate::domain::{Agents, BindingsChange, Principal, Request};
+use crate::domain::{Agents, BindingsChange, End, Principal, Request};
 
 const LEDGER: Uuid = Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 

@@ -1,12 +1,14 @@
-//! Suspensions and resumptions: as requests bring them, and as answers show them.
+//! A run that rests: its suspension, and what lets it go on.
 
-use super::mutation::{Mutation, holder};
-use super::phases;
-use super::scalars::{duration, text, timestamp};
-use super::validate::Violations;
+use super::lease::holder;
 use crate::auth::Caller;
 use crate::domain::limits::{RESUME_HINT_BYTES_MAX, SUSPENSION_REASON_BYTES_MAX};
-use crate::domain::{Ask, Command, Resume, Resumption, Suspend, Suspension, SuspensionTerms, Violation};
+use crate::domain::{
+    Ask, Changes, Command, Ready, Resume, Resumption, Run, Suspend, Suspension, SuspensionTerms, Violation,
+};
+use crate::wire::mutation::Mutation;
+use crate::wire::scalars::{duration, text, timestamp};
+use crate::wire::validate::Violations;
 use runledger_proto::v1;
 
 /// The command of a `SuspendRun`.
@@ -32,7 +34,7 @@ pub fn suspend_run(request: v1::SuspendRunRequest, caller: &Caller) -> Result<Co
         terms,
         ready_timeout_ms: violations.timeout("ready_timeout", request.ready_timeout),
         keep_slot: request.keep_slot,
-        position: phases::asked(request.phase, 0, &mut violations),
+        position: violations.position(request.phase, 0),
     });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
@@ -50,7 +52,7 @@ pub fn resume_run(request: v1::ResumeRunRequest, caller: &Caller) -> Result<Comm
     }
     let ask = Ask::Resume(Resume {
         reason: violations.optional("reason", request.reason, SUSPENSION_REASON_BYTES_MAX),
-        position: phases::asked(request.phase, request.max_iterations, &mut violations),
+        position: violations.position(request.phase, request.max_iterations),
         lease_ttl_ms: violations.lease_ttl_ms(request.lease_ttl),
         max_running: violations.max_running(request.max_running),
     });
@@ -59,7 +61,7 @@ pub fn resume_run(request: v1::ResumeRunRequest, caller: &Caller) -> Result<Comm
 }
 
 /// What an update says of the suspension that its phase brings.
-pub(super) fn terms(terms: Option<v1::SuspensionTerms>, violations: &mut Violations) -> SuspensionTerms {
+pub(in crate::wire) fn terms(terms: Option<v1::SuspensionTerms>, violations: &mut Violations) -> SuspensionTerms {
     let Some(v1::SuspensionTerms { reason, resume_hint, timeout }) = terms else {
         return SuspensionTerms::default();
     };
@@ -99,8 +101,29 @@ impl From<&Resumption> for v1::Resumption {
     }
 }
 
+impl From<&Ready> for v1::Ready {
+    fn from(ready: &Ready) -> Self {
+        let Ready { at, deadline, not_begun } = *ready;
+        Self { at: Some(timestamp(at)), deadline: deadline.map(timestamp), not_begun }
+    }
+}
+
+pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
+    shown.ready = run.supervision.ready.as_deref().map(Into::into);
+    let Some(refinements) = &run.refinements else { return };
+    shown.suspension = refinements.rest.suspension.as_deref().map(|it| Box::new(it.into()));
+    shown.resumed_from = refinements.rest.resumed_from.as_deref().map(|it| Box::new(it.into()));
+}
+
+pub(in crate::wire) fn show_change(changes: &Changes, shown: &mut v1::RunChanges) {
+    shown.ready = changes.supervision.ready.as_deref().map(Into::into);
+    let Some(change) = &changes.refinements else { return };
+    shown.suspension = change.rest.suspension.as_deref().map(|it| Box::new(it.into()));
+    shown.resumption = change.rest.resumption.as_deref().map(|it| Box::new(it.into()));
+}
+
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::wire) mod tests {
     use prost_types::Duration;
 
     use super::*;

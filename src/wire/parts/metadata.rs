@@ -5,10 +5,11 @@ use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 use serde_json::{Map, Value as Json};
 
-use super::validate::{Violations, excerpt};
 use crate::domain::Metadata;
 use crate::domain::limits::{METADATA_DEPTH_MAX, METADATA_KEYS_MAX, UNMASKED_BYTES_MAX};
 use crate::domain::parts::metadata::canonical_number;
+use crate::wire::validate::{Violations, excerpt};
+use runledger_proto::json::structure;
 
 /// Bytes of a path that a violation shows.
 const PATH_BYTES_MAX: usize = 100;
@@ -16,12 +17,17 @@ const PATH_BYTES_MAX: usize = 100;
 const PATH_KEY_BYTES_MAX: usize = 64;
 
 /// The request's `metadata`, at most `bytes_max` as compact JSON. Absent is empty.
-pub(super) fn metadata(metadata: Option<Struct>, bytes_max: usize, violations: &mut Violations) -> Metadata {
+pub(in crate::wire) fn metadata(metadata: Option<Struct>, bytes_max: usize, violations: &mut Violations) -> Metadata {
     metadata.map_or_else(Metadata::default, |metadata| object_of("metadata", metadata, bytes_max, violations))
 }
 
 /// An object of a request, with the limits and the form of metadata.
-pub(super) fn object_of(field: &'static str, of: Struct, bytes_max: usize, violations: &mut Violations) -> Metadata {
+pub(in crate::wire) fn object_of(
+    field: &'static str,
+    of: Struct,
+    bytes_max: usize,
+    violations: &mut Violations,
+) -> Metadata {
     let found = Metadata::from(object(of, &Path::Root(field), violations));
     let keys = found.keys();
     if keys > METADATA_KEYS_MAX {
@@ -38,6 +44,11 @@ pub(super) fn object_of(field: &'static str, of: Struct, bytes_max: usize, viola
         violations.oversize(field, format!("is {bytes} bytes as compact JSON; the limit is {bytes_max}"));
     }
     found
+}
+
+/// An empty object is not sent.
+pub(in crate::wire) fn shown(metadata: &Metadata) -> Option<Struct> {
+    (!metadata.is_empty()).then(|| structure(metadata.as_map()))
 }
 
 /// The path of a value: a list on the stack, spelled out only for a violation.
@@ -153,11 +164,10 @@ fn refused(path: &Path<'_>, description: &str, violations: &mut Violations) -> J
 
 #[cfg(test)]
 mod tests {
-    use super::super::validate::VIOLATIONS_MAX;
     use super::*;
     use crate::domain::Violation;
+    use crate::wire::validate::VIOLATIONS_MAX;
     use prost_types::ListValue;
-    use runledger_proto::json::structure;
     use serde_json::json;
 
     fn wire(fields: impl IntoIterator<Item = (&'static str, Kind)>) -> Struct {

@@ -1,4 +1,4 @@
-//! What stands beside a run: as requests bring it, and as answers show it.
+//! What stands beside a run: its input, its result and its links.
 
 use prost::Message as _;
 use prost_types::Struct;
@@ -6,21 +6,20 @@ use runledger_proto::json::structure;
 use runledger_proto::v1;
 
 use super::metadata::object_of;
-use super::phases;
-use super::scalars::text;
-use super::validate::Violations;
 use crate::domain::limits::{
     CALL_CONTENTS_BYTES_MAX, CALL_CONTENTS_WIRE_FACTOR, CALL_LINKS_BYTES_MAX, CONTENT_BYTES_MAX,
     LINK_MEDIA_TYPE_BYTES_MAX, LINK_REL_BYTES_MAX, LINK_SUMMARY_BYTES_MAX, LINK_TARGET_BYTES_MAX, LINKS_MAX,
 };
 use crate::domain::{
-    AttachmentsChange, Content, ContentDigest, ContentRow, ContentTable, Hash, Link, Metadata, Origin, Refinements,
-    RefinementsChange, Revision, Run,
+    AttachmentsChange, Content, ContentDigest, ContentRow, ContentTable, Hash, Link, Metadata, RefinementsChange,
+    Revision, Run,
 };
 use crate::store::{StoreError, contents};
+use crate::wire::scalars::text;
+use crate::wire::validate::Violations;
 
 /// The metadata and the content of one call, which have a limit together. `bytes_max` is that of the metadata alone.
-pub(super) fn with_metadata(
+pub(in crate::wire) fn with_metadata(
     metadata: Option<Struct>,
     bytes_max: usize,
     (field, content): (&'static str, Option<Struct>),
@@ -45,7 +44,7 @@ pub(super) fn with_metadata(
 }
 
 /// `links`.
-pub(super) fn links(links: Vec<v1::Link>, violations: &mut Violations) -> Vec<Link> {
+pub(in crate::wire) fn links(links: Vec<v1::Link>, violations: &mut Violations) -> Vec<Link> {
     if links.len() > LINKS_MAX {
         violations.push("links", format!("has {} entries; the limit is {LINKS_MAX}", links.len()));
         return Vec::new();
@@ -77,7 +76,7 @@ fn of_request(at: &str, link: v1::Link, violations: &mut Violations) -> Link {
 
 impl Violations {
     /// The `rel` of a link, which must be there.
-    pub(super) fn rel(&mut self, field: &str, rel: &str) {
+    pub(in crate::wire) fn rel(&mut self, field: &str, rel: &str) {
         if !Link::is_rel(rel) {
             self.push(
                 field,
@@ -108,26 +107,18 @@ impl From<&Link> for v1::Link {
 }
 
 /// Shows of a run what it has beside it.
-pub(super) fn show(run: &Run, shown: &mut v1::Run) {
+pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
     shown.link_count = run.all_links();
     let Some(refinements) = &run.refinements else { return };
-    let Refinements { attachments, origin, .. } = &**refinements;
-    shown.input = attachments.input.map(Into::into);
-    shown.result = attachments.result.map(|result| result.content.into());
-    shown.parent_run_id = origin.parent_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
-    shown.continues_run_id = origin.continues_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
-    phases::show(refinements, run.status, shown);
+    shown.input = refinements.attachments.input.map(Into::into);
+    shown.result = refinements.attachments.result.map(|result| result.content.into());
 }
 
-pub(super) fn show_change(change: &RefinementsChange, shown: &mut v1::RunChanges) {
+pub(in crate::wire) fn show_change(change: &RefinementsChange, shown: &mut v1::RunChanges) {
     let AttachmentsChange { input, result, links } = &change.attachments;
-    let Origin { parent_run_id, continues_run_id } = &change.origin;
     shown.input = input.map(Into::into);
     shown.result = result.map(Into::into);
     shown.links = links.iter().map(Into::into).collect();
-    shown.parent_run_id = parent_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
-    shown.continues_run_id = continues_run_id.as_ref().map(ToString::to_string).unwrap_or_default();
-    phases::show_change(change, shown);
 }
 
 /// Rows that were read of a run, in an answer.
