@@ -335,6 +335,6 @@ async fn done(cli: Cli) -> Result<(), Stop> {
         Command::Monitoring(args) => monitoring::run(&args),
         Command::Config(args) => config::run(args, &cli.settings).await,
         Command::Context(args) => context::run(args),
-        Command::Completions(args) => completions::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
     }
 }

@@ -2,10 +2,9 @@
 
 use std::io::Write as _;
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use super::Cli;
 use super::exit::Stop;
 
 pub(super) const HELP: &str = "Examples:\n  \
@@ -20,10 +19,11 @@ pub(super) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn run(args: &CompletionsArgs) -> Result<(), Stop> {
+/// Prints what completes a command line.
+pub(super) fn run(args: &CompletionsArgs, mut command: Command) -> Result<(), Stop> {
     // Written whole: what generates them would panic where nobody reads to the end.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "runledger", &mut script);
+    clap_complete::generate(args.shell, &mut command, "runledger", &mut script);
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(&script)?;
     stdout.flush()?;
