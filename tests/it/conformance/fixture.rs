@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::support::postgres::{Database, Template, direct};
+use crate::support::postgres::{Database, direct};
 
 const MINUTE_MS: i64 = 60_000;
 
@@ -321,11 +321,8 @@ impl Fixture for PostgresFixture {
     /// A function of the same name hides the server's own from sessions that begin after this. By this clock the server
     /// has been up for a day, so that a clock that is set back does not come to the server's start.
     async fn new() -> Self {
-        static MIGRATED: Template = Template::new();
-        let migrate = async |dsn: &str| {
-            PostgresStore::migrate(dsn, &OpenOptions::default()).await.unwrap();
-        };
-        let database = MIGRATED.copy(migrate).await;
+        let database = Database::fresh().await;
+        PostgresStore::migrate(&database.dsn(), &OpenOptions::default()).await.unwrap();
         let clock = direct(&database.dsn()).await;
         let name = database.name();
         let function =

@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, Mutex};
 use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, Runtime};
@@ -57,26 +57,11 @@ impl Database {
     }
 }
 
-/// Postgres writes out all that is new in the whole cluster before it drops a database, and every test waits for that: so
-/// many are dropped one right after the other.
-const DROPPED_TOGETHER: usize = 16;
-
 impl Drop for Database {
     /// The test does not wait for the drop: a database that is left over goes with the cluster.
     fn drop(&mut self) {
-        static LEFT: Mutex<Vec<String>> = Mutex::new(Vec::new());
-        let mut left = LEFT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        left.push(std::mem::take(&mut self.name));
-        if left.len() < DROPPED_TOGETHER {
-            return;
-        }
-        let names = std::mem::take(&mut *left);
-        drop(ADMIN.spawn(async move {
-            let session = direct(&shared()).await;
-            for name in names {
-                let _gone = session.batch_execute(&format!("drop database {name} with (force)")).await;
-            }
-        }));
+        let drop_database = format!("drop database {} with (force)", self.name);
+        drop(ADMIN.spawn(async move { direct(&shared()).await.batch_execute(&drop_database).await }));
     }
 }
 
