@@ -1,5 +1,6 @@
 //! What a call asks of the allocator on its way through the layers of the transport, counted by the allocator itself. A
 //! binary of its own: one thread does all the work, the client's included, so that the numbers are the same every time.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -24,8 +24,8 @@ use tower::ServiceBuilder;
 
 use self::answered::Answers;
 use self::gate::Entrance;
-use self::passing::passing;
 pub(super) use self::passing::{Answering, Executing};
+use self::passing::{Nothing, passing};
 use super::peer::Peer;
 use super::request::{Message, RequestBody};
 use super::stall::StreamTasks;
@@ -39,15 +39,15 @@ pub(super) fn around<B: RequestBody>(
     streams: StreamTasks,
 ) -> impl Answering<Request<B>, B> {
     ServiceBuilder::new()
-        .layer(passing((), measured::layer))
+        .layer(passing(Nothing, measured::layer))
         .layer(passing(peer.clone(), counted::layer))
         .layer(passing(peer.clone(), rules::layer))
         .layer(passing(Entrance { gate, peer: peer.clone() }, gate::layer))
         .layer(passing(peer.clone(), caller_limits::layer))
         .layer(passing(Answers { peer: peer.clone(), streams }, answered::layer))
-        .layer(passing((), deadline::layer))
-        .layer(passing((), traced::layer))
-        .layer(passing((), admitted::layer))
+        .layer(passing(Nothing, deadline::layer))
+        .layer(passing(Nothing, traced::layer))
+        .layer(passing(Nothing, admitted::layer))
         .layer(passing(peer.clone(), received::layer))
         .layer(passing(peer.clone(), turn::layer))
         .service(services)

@@ -7,9 +7,9 @@ use super::super::begun::Begun;
 use super::super::call::Arrived;
 use super::super::measured::Measured;
 use super::super::method::Method;
-use super::passing::Answering;
+use super::passing::{Answering, Nothing};
 
-pub(super) fn layer<B, N: Answering<Arrived<B>, B>>((): &(), request: Request<B>, next: &mut N) -> Begun<B> {
+pub(super) fn layer<B, N: Answering<Arrived<B>, B>>(_: &Nothing, request: Request<B>, next: &mut N) -> Begun<B> {
     // Deadlines count from here: the headers have just been read.
     let at = Instant::now();
     let method = Method::of(request.uri().path());

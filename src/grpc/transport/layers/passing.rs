@@ -40,6 +40,10 @@ pub(super) fn passing<K, F>(knows: K, pass: F) -> Passing<K, F> {
     Passing { knows, pass }
 }
 
+/// All that a layer knows that needs the call alone.
+#[derive(Clone, Debug)]
+pub(super) struct Nothing;
+
 /// See [`passing`].
 #[derive(Clone, Debug)]
 pub(super) struct Passing<K, F> {
