@@ -35,7 +35,9 @@ impl HeldRuns {
 
     /// Notes a commit.
     pub(super) fn committed(&self, SideWrites { leases, .. }: &SideWrites) {
-        leases.iter().for_each(|(key, lease)| self.note(key, lease.is_some()));
+        for (key, lease) in leases {
+            self.note(key, lease.is_some());
+        }
     }
 
     /// Notes whether a run is held. Two calls at once may forget each other's run, or note one twice.

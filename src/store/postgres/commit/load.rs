@@ -98,7 +98,7 @@ pub(super) async fn lock_and_load(
     let shard = smallint(shard);
     let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
     let sending = Sending { shard, uptime };
-    let (begun, head, shared, ends, runs, requests, own) = tokio::join!(
+    let (begun, head, taken, ends, runs, requests, own) = tokio::join!(
         biased;
         session.batch_execute(BEGIN),
         session.query_opt(&prepared.lock_head, &by_shard),
@@ -113,11 +113,11 @@ pub(super) async fn lock_and_load(
         let source = "the head is missing".into();
         return Err(StoreError::Corrupt { table: "shards", column: "shard", key: shard.to_string(), source }.into());
     }
-    let shared = shared.map_err(retriable)?;
+    let taken = taken.map_err(retriable)?;
     let ends = Ends::read(&ends.map_err(retriable)?, shard)?;
     let (runs, requests, own) = (runs.map_err(retriable)?, requests.map_err(retriable)?, own.map_err(retriable)?);
     let mut sides = Sides::default();
-    sides::read(&shared, wanted, &mut sides)?;
+    sides::read(&taken, wanted, &mut sides)?;
     sides::read(&own, wanted, &mut sides)?;
     let (last, at) = (ends.last.map_or(0, |(position, _)| position), ends.last.map(|(_, at)| at));
     let loaded = Loaded {

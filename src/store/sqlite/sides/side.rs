@@ -9,11 +9,15 @@ use crate::store::StoreError;
 use crate::store::sqlite::uptime::UptimeClock;
 use crate::store::sqlite::writer::Writer;
 
+type Load = fn(&Loading<'_>, &mut Sides) -> Result<(), StoreError>;
+
+/// At this time of the steady clock.
+type Write = fn(&Writer<'_>, &SideWrites, Time) -> Result<(), StoreError>;
+
 /// How the rows of a side are read and written.
 pub(super) struct Side {
-    pub(super) load: Option<fn(&Loading<'_>, &mut Sides) -> Result<(), StoreError>>,
-    /// At this time of the steady clock.
-    pub(super) write: Option<fn(&Writer<'_>, &SideWrites, Time) -> Result<(), StoreError>>,
+    pub(super) load: Option<Load>,
+    pub(super) write: Option<Write>,
 }
 
 /// The rows that are wanted.
