@@ -216,21 +216,21 @@ async fn a_redaction_that_is_killed_takes_out_all_or_nothing(ledger: Ledger) {
         paths: vec!["/metadata/key".to_owned()],
         ..RedactRunRequest::default()
     };
-    let served = async || {
+    let restarted = async || {
         let server = Server::start(&ledger.store()).await;
         server.is_ready().await;
         let client = server.client();
         (server, client)
     };
     // The redaction of a run that is as long says at which moments this one is under way.
-    let (server, mut client) = served().await;
+    let (server, mut client) = restarted().await;
     let begun = Instant::now();
     client.redact_run(asked("measured")).await.unwrap();
     let quarter = begun.elapsed() / 4;
     drop(server);
     let (mut nothing, mut all) = (0, 0);
     for quarters in [0_u32, 1, 2, 3, 4, 6, 9, 16, 40, 400] {
-        let (mut server, mut client) = served().await;
+        let (mut server, mut client) = restarted().await;
         tokio::select! {
             answer = client.redact_run(asked("spoilt")) => drop(answer.unwrap()),
             () = sleep(quarters * quarter) => {}
