@@ -43,8 +43,9 @@ use crate::text::When;
 /// Events of one shard, or of one run, in a page.
 const PAGE_EVENTS_MAX: usize = 4096;
 
-/// Time that an output which takes nothing is waited for, once an export that follows was told to stop.
-const STOP_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Time that an output which takes nothing is waited for, once an export that follows was told to stop: a disk under load
+/// takes a line within it.
+const STOP_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Interval between two looks at the log for new events.
 const POLL: Duration = Duration::from_millis(200);
