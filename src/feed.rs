@@ -32,10 +32,12 @@ mod fold;
 mod history;
 pub mod hub;
 mod limits;
+mod looks;
 mod pages;
 mod ring;
 mod tailer;
 mod wait_run;
+mod watch;
 pub mod watch_run;
 pub mod watch_runs;
 mod watchers;
@@ -61,8 +63,8 @@ use cursor::Cursor;
 use fold::{Cache, Folded};
 use hub::Hub;
 pub use limits::Limits;
+pub use looks::{WaitUntil, Waited};
 use pages::Pages;
-pub use wait_run::{WaitUntil, Waited};
 
 /// The time without a frame after which a checkpoint is sent.
 pub const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(15);

@@ -7,7 +7,7 @@ use tokio::task::yield_now;
 use super::fold::Folder;
 use super::pages::{Read, Shared};
 use super::ring::Stand;
-use super::watch_runs::Watch;
+use super::watch::Watch;
 use super::{Change, Feed, Held, Reader, WatchError};
 use crate::domain::ids::DEFAULT_NAMESPACE;
 use crate::domain::{Changes, Filter, Positions, Revision, Run, RunKey, Status, Time};

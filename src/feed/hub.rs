@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use super::Limits;
 use super::fold::{self, CACHE_BYTES_MAX, Cache};
+use super::looks::Looks;
 use super::ring::{Entry, Next, Ring, Stand};
-use super::wait_run::Looks;
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, RunKey, Time};
 use crate::store::StoreError;
 use crate::telemetry::chain;

@@ -1,34 +1,14 @@
 //! Waiting for a run's end, or its suspension. The tailer tells a waiting caller, which sends no queries while the ring can answer.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use super::hub::Subscription;
+use super::looks::{Counted, Last, Looked, WaitUntil, Waited};
 use super::{Feed, WatchError};
-use crate::domain::{RunKey, Status};
-
-/// The end of a wait.
-#[derive(Clone, Debug)]
-pub struct Waited {
-    /// The run.
-    pub run: Bytes,
-    /// The run is not in the state that was waited for.
-    pub timed_out: bool,
-}
-
-/// What a caller waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitUntil {
-    /// The run is terminal.
-    Terminal,
-    /// The run is terminal, or suspended and not ready to go on.
-    Suspended,
-}
+use crate::domain::RunKey;
 
 impl Feed {
     /// Waits until a run is in the state that the caller waits for, but not longer than `wait_max`.
@@ -95,94 +75,7 @@ impl Feed {
         let waited = Looked { run: self.encode.run(&run), status: run.status, waits };
         let counted = Counted::new(&looks.bytes, waited.run.len());
         let answer = waited.until(state);
-        *last = Some(Last { number, waited, _counted: counted });
+        *last = Some(Last::new(number, waited, counted));
         Ok(answer)
-    }
-}
-
-/// The reads of one run for the callers that wait for it.
-#[derive(Debug)]
-pub(super) struct Looks {
-    /// The callers that look: they read, or wait for a read.
-    callers: AtomicUsize,
-    /// The number of reads that were begun.
-    begun: AtomicU64,
-    /// The last read that succeeded, while callers look: a wait that goes on keeps no run.
-    last: Mutex<Option<Last>>,
-    /// The bytes of the runs that all `Looks` keep.
-    bytes: Arc<AtomicUsize>,
-}
-
-#[derive(Debug)]
-struct Last {
-    number: u64,
-    waited: Looked,
-    _counted: Counted,
-}
-
-/// A run that was read for callers that wait.
-#[derive(Clone, Debug)]
-struct Looked {
-    run: Bytes,
-    status: Status,
-    /// The run is suspended, and not ready.
-    waits: bool,
-}
-
-impl Looked {
-    fn until(&self, state: WaitUntil) -> Waited {
-        Waited { run: self.run.clone(), timed_out: !state.is_of(self.status, self.waits) }
-    }
-}
-
-impl WaitUntil {
-    fn is_of(self, status: Status, waits: bool) -> bool {
-        status.is_terminal() || (self == Self::Suspended && waits)
-    }
-}
-
-/// Bytes that are counted until the value is dropped.
-#[derive(Debug)]
-struct Counted {
-    all: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl Counted {
-    fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Self {
-        all.fetch_add(bytes, Ordering::Relaxed);
-        Self { all: all.clone(), bytes }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-impl Looks {
-    /// `bytes` counts the runs that are kept.
-    pub(super) fn new(bytes: Arc<AtomicUsize>) -> Self {
-        Self { callers: AtomicUsize::new(0), begun: AtomicU64::new(0), last: Mutex::default(), bytes }
-    }
-
-    fn looking(&self) -> Looking<'_> {
-        self.callers.fetch_add(1, Ordering::AcqRel);
-        Looking(self)
-    }
-}
-
-/// A caller that looks. The last one to leave forgets the run.
-struct Looking<'a>(&'a Looks);
-
-impl Drop for Looking<'_> {
-    fn drop(&mut self) {
-        if self.0.callers.fetch_sub(1, Ordering::AcqRel) == 1
-            // Where the lock is held, another caller has come, and leaves later.
-            && let Ok(mut last) = self.0.last.try_lock()
-        {
-            *last = None;
-        }
     }
 }

@@ -15,11 +15,11 @@ use tokio::time::timeout_at;
 
 use super::checkpoints::{Passing, Quiet};
 use super::cursor::{Cursor, View, ViewOf};
-use super::fold::Cache;
 use super::history::History;
 use super::hub::Told;
 use super::ring::{Next, Stand};
-use super::{Change, Feed, Generation, Held, WatchError};
+use super::watch::Watch;
+use super::{Change, Feed, Held, WatchError};
 use crate::domain::{Filter, LedgerEpoch, Namespace, Positions, Revision, Run, RunKey, Time};
 use crate::store::StoreError;
 use crate::store::query::{Order, Place, Reach, RunQuery};
@@ -266,24 +266,7 @@ impl View {
     }
 }
 
-/// A session's watch.
-pub(super) struct Watch<'a> {
-    pub(super) feed: &'a Feed,
-    /// What the watch shares with others.
-    pub(super) generation: Generation,
-    /// See [`Feed::folded`].
-    pub(super) folded: Arc<Cache>,
-    /// The ledger's epoch when the watch began.
-    pub(super) epoch: LedgerEpoch,
-    pub(super) namespace: Namespace,
-    pub(super) filter: Arc<Filter>,
-}
-
 impl Watch<'_> {
-    fn cursor(&self, positions: &Positions, view: Option<View>) -> Bytes {
-        self.feed.encode.cursor(&self.namespace, &Cursor { epoch: self.epoch, positions: positions.clone(), view })
-    }
-
     fn checkpoint(&self, positions: &Positions, view: Option<View>, at: Option<Time>) -> Frame {
         Frame::Checkpoint { cursor: self.cursor(positions, view), at }
     }
