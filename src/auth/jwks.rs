@@ -14,8 +14,8 @@ mod source;
 
 use std::path::PathBuf;
 
-pub use key::{Algorithm, Key};
-pub use key_set::{BadKeySet, Found, KeySet, Skipped};
+pub use key::{Algorithm, Key, Skipped};
+pub use key_set::{BadKeySet, Found, KeySet};
 pub use key_url::{BadKeyUrl, KeyUrl};
 pub use small_file::BadFile;
 pub(super) use small_file::read as read_small_file;

@@ -189,7 +189,7 @@ impl Jwts {
     }
 
     fn issuer_of(&self, claims: &Map<String, Value>) -> Result<(usize, &Followed), JwtRefused> {
-        let name = claims::issuer(claims)?;
+        let name = issuer::named_in(claims)?;
         let mut issuers = self.issuers.iter().enumerate();
         issuers.find(|(_, followed)| *followed.issuer.issuer == *name).ok_or(JwtRefused::UnknownIssuer)
     }

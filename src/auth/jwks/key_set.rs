@@ -6,7 +6,7 @@ use ring::digest;
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{Algorithm, Key};
+use super::{Algorithm, Key, Skipped};
 
 /// The keys of one JWKS that may be used.
 #[derive(Debug)]
@@ -14,38 +14,6 @@ pub struct KeySet {
     keys: Vec<Arc<Key>>,
     skipped: Vec<Skipped>,
     digest: [u8; 32],
-}
-
-/// The reason for which a key of a set is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Skipped {
-    /// The JWK cannot be read, or its parts are no key.
-    #[error("not a key that can be read")]
-    Malformed,
-    /// The type or the curve is not known here.
-    #[error("of a type or curve that is not used")]
-    Kind,
-    /// `kty` is `oct`: whoever could verify could also sign.
-    #[error("symmetric")]
-    Symmetric,
-    /// `use` is not `sig`.
-    #[error("not for signatures, by its `use`")]
-    Use,
-    /// `key_ops` has no `verify`.
-    #[error("not for verifying, by its `key_ops`")]
-    Operations,
-    /// `alg` is not taken, or does not fit the key.
-    #[error("of an algorithm that is not used, or does not fit it")]
-    Algorithm,
-    /// An RSA key whose length is not 2,048 to 8,192 bits.
-    #[error("an RSA key whose length is not 2048 to 8192 bits")]
-    RsaLength,
-    /// The private part stands beside the public one, for everybody to read.
-    #[error("published with its private part")]
-    Private,
-    /// Another key of the set has the same id and algorithm: neither is used.
-    #[error("another key has the same `kid` and algorithm")]
-    Ambiguous,
 }
 
 /// The reason for which a document is not taken as a set of keys.

@@ -11,9 +11,6 @@ use crate::domain::Time;
 /// The longest subject, in bytes. The longest of Kubernetes has 343.
 const SUBJECT_BYTES_MAX: usize = 1_024;
 
-/// The issuer of the tokens that Kubernetes kept in secrets, which have no expiry.
-const LEGACY_SERVICE_ACCOUNT: &str = "kubernetes/serviceaccount";
-
 /// What a token proved.
 #[derive(Clone, PartialEq)]
 pub struct Proof {
@@ -34,15 +31,6 @@ impl std::fmt::Debug for Proof {
         let mut proof = f.debug_struct("Proof");
         proof.field("issuer", &self.issuer).field("subject", &self.subject).field("expires_at", &self.expires_at);
         proof.finish_non_exhaustive()
-    }
-}
-
-/// The issuer that a token names. Before the signature holds, it chooses the keys, and nothing else.
-pub(super) fn issuer(claims: &Map<String, Value>) -> Result<&str, JwtRefused> {
-    match claims.get("iss").and_then(Value::as_str) {
-        None | Some("") => Err(JwtRefused::NoIssuer),
-        Some(LEGACY_SERVICE_ACCOUNT) => Err(JwtRefused::LegacyServiceAccount),
-        Some(name) => Ok(name),
     }
 }
 

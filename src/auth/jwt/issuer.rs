@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::super::jwks::{BadFile, BadKeyUrl, KeySource, KeyUrl, Trust, read_small_file};
-use super::claims;
+use super::JwtRefused;
 use super::token::Token;
 
 /// The difference between clocks that is forgiven.
@@ -17,6 +18,8 @@ pub(in crate::auth) const AUDIENCE: &str = "runledger";
 
 /// The place where a pod finds its own token and the cluster's CA.
 pub(in crate::auth) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The issuer of the tokens that Kubernetes kept in secrets, which have no expiry.
+const LEGACY_SERVICE_ACCOUNT: &str = "kubernetes/serviceaccount";
 /// The keys by which the cluster signs the tokens of service accounts.
 const KUBERNETES_KEYS: &str = "https://kubernetes.default.svc/openid/v1/jwks";
 
@@ -98,9 +101,18 @@ impl Issuer {
     }
 }
 
+/// The issuer that a token names. Before the signature holds, it chooses the keys, and nothing else.
+pub(super) fn named_in(claims: &Map<String, Value>) -> Result<&str, JwtRefused> {
+    match claims.get("iss").and_then(Value::as_str) {
+        None | Some("") => Err(JwtRefused::NoIssuer),
+        Some(LEGACY_SERVICE_ACCOUNT) => Err(JwtRefused::LegacyServiceAccount),
+        Some(name) => Ok(name),
+    }
+}
+
 /// The issuer of the pod's own token. Whoever can write this file runs the pod, so it is believed without a proof.
 fn own_issuer(token_file: &Path) -> Result<Arc<str>, NoIssuer> {
     let token = read_small_file(token_file)?;
     let token = Token::parse(token.trim_ascii()).map_err(|_| NoIssuer::NoName)?;
-    claims::issuer(&token.claims).map(Arc::from).map_err(|_| NoIssuer::NoName)
+    named_in(&token.claims).map(Arc::from).map_err(|_| NoIssuer::NoName)
 }
