@@ -8,6 +8,7 @@ mod beside;
 mod difference;
 mod places;
 mod replay;
+mod row_now;
 mod runs;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::lineage::Lineage;
 use super::past::Trail;
 use super::range::{self, Range};
+use super::resume::advance;
 use super::{Ended, Export, PAGE_EVENTS_MAX};
 use crate::cli::exit::say;
 use crate::domain::{Event, Positions, Revision, RunKey};
@@ -218,11 +219,5 @@ impl Export {
         let asked: Vec<(RunKey, Revision)> = keys.into_iter().zip(revisions).collect();
         let links = self.ask(|| self.inspect.links(&asked)).await?;
         Ok(asked.into_iter().zip(links).filter(|(_, links)| self.wants(links)).map(|((key, _), _)| key).collect())
-    }
-}
-
-pub(super) fn advance(after: &mut Positions, events: &[LoggedEvent]) {
-    for logged in events {
-        after.set(logged.shard, logged.position);
     }
 }

@@ -11,13 +11,12 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use serde::Deserialize;
 use tokio::task::spawn_blocking;
 
-use super::log::advance;
 use super::range::{self, Range};
 use super::{Ended, Export, PAGE_EVENTS_MAX, line};
 use crate::domain::ids::shard_of;
 use crate::domain::{Event, Namespace, Position, Positions, Revision, RunId, RunKey, Shard, Time};
 use crate::store::inspect::Link;
-use crate::store::{Ledger, PAGE_BYTES_MAX};
+use crate::store::{Ledger, LoggedEvent, PAGE_BYTES_MAX};
 
 /// Bytes of a line at most: a longer one is no event's.
 pub(super) const LINE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -242,5 +241,11 @@ impl<'a> Backwards<'a> {
             chunk.append(&mut self.held);
             self.held = chunk;
         }
+    }
+}
+
+pub(super) fn advance(after: &mut Positions, events: &[LoggedEvent]) {
+    for logged in events {
+        after.set(logged.shard, logged.position);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::difference::{Difference, Row};
 use super::replay::{Expected, Place, Wanted};
-use super::runs::row_now;
+use super::row_now::row_now;
 use super::{Ledger, PATIENCE, patiently};
 use crate::domain::{ContentDigest, ContentTable, RunKey, Shard};
 use crate::store::StoreError;
