@@ -2,7 +2,9 @@
 
 use super::parts::{attachments, bindings, deadlines, ending, labels, metadata, origin, position, priority, rest};
 use super::scalars::{span, text, timestamp};
-use crate::domain::{Changes, Disposition, Event, EventType, Principal, PrincipalKind, Run, Status, Summary};
+use crate::domain::{
+    Changes, Disposition, Event, EventType, Principal, PrincipalKind, RefinementsChange, Run, Status, Summary,
+};
 use crate::store::ClockStep;
 use runledger_proto::v1;
 
@@ -81,24 +83,37 @@ impl From<&Event> for v1::RunEvent {
 
 impl From<&Changes> for v1::RunChanges {
     fn from(changes: &Changes) -> Self {
+        let Changes {
+            task_thread_id,
+            agent_id,
+            bindings,
+            ending,
+            labels,
+            metadata: patch,
+            supervision,
+            redaction,
+            refinements,
+        } = changes;
         let mut shown = Self {
-            task_thread_id: changes.task_thread_id.clone(),
-            agent_id: changes.agent_id.clone(),
-            metadata: metadata::shown(&changes.metadata),
-            lease: changes.supervision.lease.as_ref().map(Into::into),
-            redaction: changes.redaction.as_deref().map(Into::into),
+            task_thread_id: task_thread_id.clone(),
+            agent_id: agent_id.clone(),
+            metadata: metadata::shown(patch),
+            lease: supervision.lease.as_ref().map(Into::into),
+            redaction: redaction.as_deref().map(Into::into),
             ..Self::default()
         };
-        bindings::show_change(&changes.bindings, &mut shown);
-        deadlines::show_change(&changes.supervision, &mut shown);
-        ending::show_change(changes, &mut shown);
-        labels::show_change(&changes.labels, &mut shown);
-        rest::show_change(changes, &mut shown);
-        if let Some(change) = &changes.refinements {
-            attachments::show_change(change, &mut shown);
-            origin::show_change(change, &mut shown);
-            position::show_change(change, &mut shown);
-            priority::show_change(change, &mut shown);
+        bindings::show_change(bindings, &mut shown);
+        deadlines::show_change(supervision, &mut shown);
+        ending::show_change(ending, supervision, &mut shown);
+        labels::show_change(labels, &mut shown);
+        rest::show_readiness(supervision, &mut shown);
+        if let Some(change) = refinements {
+            let RefinementsChange { attachments, origin, position, priority, rest } = &**change;
+            attachments::show_change(attachments, &mut shown);
+            origin::show_change(origin, &mut shown);
+            position::show_change(position, &mut shown);
+            priority::show_change(*priority, &mut shown);
+            rest::show_change(rest, &mut shown);
         }
         shown
     }

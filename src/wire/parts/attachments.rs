@@ -11,8 +11,8 @@ use crate::domain::limits::{
     LINK_MEDIA_TYPE_BYTES_MAX, LINK_REL_BYTES_MAX, LINK_SUMMARY_BYTES_MAX, LINK_TARGET_BYTES_MAX, LINKS_MAX,
 };
 use crate::domain::{
-    AttachmentsChange, Content, ContentDigest, ContentRow, ContentTable, Hash, Link, Metadata, RefinementsChange,
-    Revision, Run,
+    Attachments, AttachmentsChange, Content, ContentDigest, ContentRow, ContentTable, Hash, Link, Metadata, Revision,
+    Run,
 };
 use crate::store::{StoreError, contents};
 use crate::wire::scalars::text;
@@ -110,12 +110,14 @@ impl From<&Link> for v1::Link {
 pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
     shown.link_count = run.all_links();
     let Some(refinements) = &run.refinements else { return };
-    shown.input = refinements.attachments.input.map(Into::into);
-    shown.result = refinements.attachments.result.map(|result| result.content.into());
+    // Links are counted with those of a late report.
+    let Attachments { input, result, links: _ } = &refinements.attachments;
+    shown.input = input.map(Into::into);
+    shown.result = result.map(|result| result.content.into());
 }
 
-pub(in crate::wire) fn show_change(change: &RefinementsChange, shown: &mut v1::RunChanges) {
-    let AttachmentsChange { input, result, links } = &change.attachments;
+pub(in crate::wire) fn show_change(change: &AttachmentsChange, shown: &mut v1::RunChanges) {
+    let AttachmentsChange { input, result, links } = change;
     shown.input = input.map(Into::into);
     shown.result = result.map(Into::into);
     shown.links = links.iter().map(Into::into).collect();

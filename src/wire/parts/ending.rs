@@ -6,7 +6,7 @@ use super::metadata;
 use crate::auth::Caller;
 use crate::domain::limits::{FAILURE_REASON_BYTES_MAX, METADATA_PATCH_BYTES_MAX, TIMEOUT_MS_MAX};
 use crate::domain::{
-    AbortRequest, Ask, Changes, Command, Complete, End, Ending, LateReport, RequestAbort, Run, Violation,
+    AbortRequest, Ask, Command, Complete, End, Ending, LateReport, RequestAbort, Run, SupervisionChange, Violation,
 };
 use crate::wire::mutation::Mutation;
 use crate::wire::scalars::{text, timestamp};
@@ -110,17 +110,19 @@ impl From<&LateReport> for v1::LateReport {
 }
 
 pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
-    shown.failure_reason = text(run.ending.failure_reason.as_ref());
-    shown.reason_code = text(run.ending.reason_code.as_ref());
+    let Ending { failure_reason, reason_code } = &run.ending;
+    shown.failure_reason = text(failure_reason.as_ref());
+    shown.reason_code = text(reason_code.as_ref());
     shown.presumed = run.supervision.presumed;
     shown.abort_request = run.supervision.abort_request.as_deref().map(Into::into);
     shown.late_report = run.supervision.late_report.as_deref().map(Into::into);
 }
 
-pub(in crate::wire) fn show_change(changes: &Changes, shown: &mut v1::RunChanges) {
-    shown.failure_reason.clone_from(&changes.ending.failure_reason);
-    shown.reason_code.clone_from(&changes.ending.reason_code);
-    shown.presumed = changes.supervision.presumed;
-    shown.abort_request = changes.supervision.abort_request.as_deref().map(Into::into);
-    shown.late_report = changes.supervision.late_report.as_deref().map(Into::into);
+pub(in crate::wire) fn show_change(ending: &Ending, change: &SupervisionChange, shown: &mut v1::RunChanges) {
+    let Ending { failure_reason, reason_code } = ending;
+    shown.failure_reason.clone_from(failure_reason);
+    shown.reason_code.clone_from(reason_code);
+    shown.presumed = change.presumed;
+    shown.abort_request = change.abort_request.as_deref().map(Into::into);
+    shown.late_report = change.late_report.as_deref().map(Into::into);
 }

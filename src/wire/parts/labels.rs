@@ -66,6 +66,7 @@ pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
 }
 
 pub(in crate::wire) fn show_change(labels: &LabelsChange, shown: &mut v1::RunChanges) {
-    shown.labels = labels.set.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
-    shown.remove_labels = labels.remove.iter().cloned().collect();
+    let LabelsChange { set, remove } = labels;
+    shown.labels = set.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    shown.remove_labels = remove.iter().cloned().collect();
 }

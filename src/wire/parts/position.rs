@@ -1,7 +1,7 @@
 //! Where a run stands within its status: its lifecycle, its phase and its iteration.
 
 use crate::domain::lifecycle::{NAME_RULE, is_name};
-use crate::domain::{LifecycleName, LimitThen, PositionAsk, Refinements, RefinementsChange, Run};
+use crate::domain::{LifecycleName, LimitThen, PositionAsk, PositionChange, Refinements, Run, RunPosition};
 use crate::wire::scalars::{text, timestamp};
 use crate::wire::validate::Violations;
 use runledger_proto::v1;
@@ -48,26 +48,39 @@ impl Violations {
 /// Shows of a run where it stands.
 pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
     let Some(Refinements { position, .. }) = run.refinements.as_deref() else { return };
-    shown.lifecycle = position.lifecycle.as_ref().map(|pin| pin.id.to_string()).unwrap_or_default();
-    shown.phase = text(position.phase.as_ref());
-    shown.phase_started_at = position.phase_started_at.map(timestamp);
-    shown.iteration = position.iteration;
-    shown.max_iterations = position.max_iterations.unwrap_or_default();
-    shown.max_iterations_then = limit_then(position.max_iterations_then);
-    if position.lifecycle.is_some() {
-        shown.word = position.word.clone().unwrap_or_else(|| run.status.name().to_owned());
+    let RunPosition {
+        lifecycle,
+        phase,
+        phase_started_at,
+        iteration,
+        max_iterations,
+        max_iterations_then,
+        word,
+        // What a completion is judged by is not shown.
+        ended_in: _,
+        met: _,
+    } = position;
+    shown.lifecycle = lifecycle.as_ref().map(|pin| pin.id.to_string()).unwrap_or_default();
+    shown.phase = text(phase.as_ref());
+    shown.phase_started_at = phase_started_at.map(timestamp);
+    shown.iteration = *iteration;
+    shown.max_iterations = max_iterations.unwrap_or_default();
+    shown.max_iterations_then = limit_then(*max_iterations_then);
+    if lifecycle.is_some() {
+        shown.word = word.clone().unwrap_or_else(|| run.status.name().to_owned());
     }
 }
 
-pub(in crate::wire) fn show_change(change: &RefinementsChange, shown: &mut v1::RunChanges) {
-    let RefinementsChange { position: change, .. } = change;
-    shown.lifecycle = change.lifecycle.as_ref().map(|pin| pin.id.to_string()).unwrap_or_default();
-    shown.phase = text(change.phase.as_ref());
-    shown.iteration = change.iteration;
-    shown.max_iterations = change.max_iterations;
-    shown.max_iterations_then = limit_then(change.max_iterations_then);
-    shown.word.clone_from(&change.word);
-    shown.requirements_met = change.met.iter().cloned().map(String::from).collect();
+pub(in crate::wire) fn show_change(change: &PositionChange, shown: &mut v1::RunChanges) {
+    let PositionChange { lifecycle, phase, iteration, max_iterations, max_iterations_then, word, met, ended_in: _ } =
+        change;
+    shown.lifecycle = lifecycle.as_ref().map(|pin| pin.id.to_string()).unwrap_or_default();
+    shown.phase = text(phase.as_ref());
+    shown.iteration = *iteration;
+    shown.max_iterations = *max_iterations;
+    shown.max_iterations_then = limit_then(*max_iterations_then);
+    shown.word.clone_from(word);
+    shown.requirements_met = met.iter().cloned().map(String::from).collect();
 }
 
 fn limit_then(then: Option<LimitThen>) -> i32 {

@@ -1,6 +1,6 @@
 //! A run's priority among those that wait for a claim.
 
-use crate::domain::{Priority, RefinementsChange, Run};
+use crate::domain::{Priority, Run};
 use crate::wire::validate::Violations;
 use runledger_proto::v1;
 
@@ -19,6 +19,6 @@ pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
     shown.priority = run.refinements.as_ref().map_or(0, |refinements| refinements.priority.get().into());
 }
 
-pub(in crate::wire) fn show_change(change: &RefinementsChange, shown: &mut v1::RunChanges) {
-    shown.priority = change.priority.map(|priority| priority.get().into());
+pub(in crate::wire) fn show_change(priority: Option<Priority>, shown: &mut v1::RunChanges) {
+    shown.priority = priority.map(|priority| priority.get().into());
 }

@@ -4,7 +4,8 @@ use super::lease::holder;
 use crate::auth::Caller;
 use crate::domain::limits::{RESUME_HINT_BYTES_MAX, SUSPENSION_REASON_BYTES_MAX};
 use crate::domain::{
-    Ask, Changes, Command, Ready, Resume, Resumption, Run, Suspend, Suspension, SuspensionTerms, Violation,
+    Ask, Command, Ready, Resume, Resumption, Run, SupervisionChange, Suspend, Suspension, SuspensionTerms, Suspensions,
+    SuspensionsChange, Violation,
 };
 use crate::wire::mutation::Mutation;
 use crate::wire::scalars::{duration, text, timestamp};
@@ -111,15 +112,19 @@ impl From<&Ready> for v1::Ready {
 pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
     shown.ready = run.supervision.ready.as_deref().map(Into::into);
     let Some(refinements) = &run.refinements else { return };
-    shown.suspension = refinements.rest.suspension.as_deref().map(|it| Box::new(it.into()));
-    shown.resumed_from = refinements.rest.resumed_from.as_deref().map(|it| Box::new(it.into()));
+    let Suspensions { suspension, resumed_from } = &refinements.rest;
+    shown.suspension = suspension.as_deref().map(|it| Box::new(it.into()));
+    shown.resumed_from = resumed_from.as_deref().map(|it| Box::new(it.into()));
 }
 
-pub(in crate::wire) fn show_change(changes: &Changes, shown: &mut v1::RunChanges) {
-    shown.ready = changes.supervision.ready.as_deref().map(Into::into);
-    let Some(change) = &changes.refinements else { return };
-    shown.suspension = change.rest.suspension.as_deref().map(|it| Box::new(it.into()));
-    shown.resumption = change.rest.resumption.as_deref().map(|it| Box::new(it.into()));
+pub(in crate::wire) fn show_readiness(change: &SupervisionChange, shown: &mut v1::RunChanges) {
+    shown.ready = change.ready.as_deref().map(Into::into);
+}
+
+pub(in crate::wire) fn show_change(change: &SuspensionsChange, shown: &mut v1::RunChanges) {
+    let SuspensionsChange { suspension, resumption } = change;
+    shown.suspension = suspension.as_deref().map(|it| Box::new(it.into()));
+    shown.resumption = resumption.as_deref().map(|it| Box::new(it.into()));
 }
 
 #[cfg(test)]
