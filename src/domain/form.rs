@@ -22,8 +22,11 @@ pub(crate) trait Form {
     /// Writes each field that is not blank.
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
 
-    /// Reads the value of a name, and tells whether it is one of its own.
-    fn read<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error>;
+    /// The number of its names, with those of its parts.
+    fn names(&self) -> u32;
+
+    /// Reads the value of a name, and tells which of its own the name is; none: it is not its own.
+    fn read<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<Option<u32>, M::Error>;
 }
 
 impl<F: Form + Clone> Form for Cow<'_, F> {
@@ -31,7 +34,11 @@ impl<F: Form + Clone> Form for Cow<'_, F> {
         (**self).write(map)
     }
 
-    fn read<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error> {
+    fn names(&self) -> u32 {
+        (**self).names()
+    }
+
+    fn read<'de, M: MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<Option<u32>, M::Error> {
         self.to_mut().read(name, map)
     }
 }
@@ -123,7 +130,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
     }
 }
 
-/// Reads an object. A name that is there twice would lose what was said first.
+/// Reads an object. A name that is there twice would lose what was said first: it is an error, whatever it said.
 pub(crate) fn read_object<'de, F: Form, D: Deserializer<'de>>(
     form: F,
     required: &'static [&'static str],
@@ -143,19 +150,18 @@ impl<'de, F: Form> Visitor<'de> for Object<F> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<F, M::Error> {
         let Self(mut form, required) = self;
-        let mut seen = 0_u32;
+        let (mut seen, mut there) = (0_u64, 0_u32);
         while let Some(Name(name)) = map.next_key()? {
-            if let Some(nth) = required.iter().position(|required| *required == name) {
-                if seen & 1 << nth != 0 {
-                    return Err(Error::duplicate_field(required[nth]));
-                }
-                seen |= 1 << nth;
-            }
-            if !form.read(&name, &mut map)? {
+            let Some(nth) = form.read(&name, &mut map)? else {
                 return Err(Error::custom(format_args!("unknown field `{name}`")));
+            };
+            if seen & 1 << nth != 0 {
+                return Err(Error::custom(format_args!("duplicate field `{name}`")));
             }
+            seen |= 1 << nth;
+            there |= required.iter().position(|required| *required == name).map_or(0, |nth| 1 << nth);
         }
-        match required.iter().enumerate().find(|(nth, _)| seen & 1 << nth == 0) {
+        match required.iter().enumerate().find(|(nth, _)| there & 1 << nth == 0) {
             Some((_, name)) => Err(Error::missing_field(name)),
             None => Ok(form),
         }
@@ -176,25 +182,20 @@ macro_rules! form {
     (@write $map:ident $field:ident $name:literal required) => {
         $map.serialize_entry($name, $field)?;
     };
-    (@read $of:ident $map:ident $asked:ident $field:ident) => {
-        if $crate::domain::form::Form::read(&mut $of.$field, $asked, $map)? {
-            return Ok(true);
+    (@names $of:ident $field:ident) => { $crate::domain::form::Form::names(&$of.$field) };
+    (@names $of:ident $field:ident $name:literal $($must:ident)?) => { 1 };
+    (@read $of:ident $map:ident $asked:ident $nth:ident $field:ident) => {
+        if let Some(of_part) = $crate::domain::form::Form::read(&mut $of.$field, $asked, $map)? {
+            return Ok(Some($nth + of_part));
         }
+        let $nth = $nth + $crate::domain::form::Form::names(&$of.$field);
     };
-    (@read $of:ident $map:ident $asked:ident $field:ident $name:literal) => {
-        if $asked == $name {
-            if !$crate::domain::form::Blank::is_blank(&$of.$field) {
-                return Err(serde::de::Error::duplicate_field($name));
-            }
-            $of.$field = $map.next_value()?;
-            return Ok(true);
-        }
-    };
-    (@read $of:ident $map:ident $asked:ident $field:ident $name:literal required) => {
+    (@read $of:ident $map:ident $asked:ident $nth:ident $field:ident $name:literal $($must:ident)?) => {
         if $asked == $name {
             $of.$field = $map.next_value()?;
-            return Ok(true);
+            return Ok(Some($nth));
         }
+        let $nth = $nth + 1;
     };
     ($type:ident $(<$life:lifetime>)? {
         $($field:ident $(: $name:literal $($must:ident)?)?),* $(; $($skipped:ident),+)?
@@ -206,9 +207,19 @@ macro_rules! form {
                 Ok(())
             }
 
-            fn read<'de, M: serde::de::MapAccess<'de>>(&mut self, name: &str, map: &mut M) -> Result<bool, M::Error> {
-                $($crate::domain::form::form!(@read self map name $field $($name $($must)?)?);)*
-                Ok(false)
+            fn names(&self) -> u32 {
+                0 $(+ $crate::domain::form::form!(@names self $field $($name $($must)?)?))*
+            }
+
+            fn read<'de, M: serde::de::MapAccess<'de>>(
+                &mut self,
+                name: &str,
+                map: &mut M,
+            ) -> Result<Option<u32>, M::Error> {
+                let nth = 0;
+                $($crate::domain::form::form!(@read self map name nth $field $($name $($must)?)?);)*
+                let _all = nth;
+                Ok(None)
             }
         }
     };
@@ -241,3 +252,31 @@ macro_rules! object {
 }
 
 pub(crate) use {form, object};
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, from_str, to_value};
+
+    use crate::domain::{Bindings, Changes, Refinements, RefinementsChange, Supervision};
+
+    /// The names of an object and of its parts are told apart by numbers, of which an object has 64.
+    #[test]
+    fn a_name_that_is_there_twice_is_an_error_whatever_it_says() {
+        fn refused<T: serde::de::DeserializeOwned + std::fmt::Debug>(text: &str) -> String {
+            from_str::<T>(text).expect_err(text).to_string()
+        }
+        for (text, said) in [
+            ("{\"fallbackUsed\":false,\"fallbackUsed\":false}", refused::<Bindings>),
+            ("{\"route\":null,\"workflowId\":\"a\",\"route\":\"cli\"}", refused::<Bindings>),
+            ("{\"presumed\":false,\"presumed\":true}", refused::<Supervision>),
+            ("{\"presumed\":true,\"presumed\":true}", refused::<Changes>),
+            ("{\"links\":0,\"iteration\":1,\"links\":3}", refused::<Refinements>),
+            ("{\"word\":null,\"priority\":0,\"word\":\"a\"}", refused::<RefinementsChange>),
+        ] as [(&str, fn(&str) -> String); 6]
+        {
+            assert!(said(text).contains("duplicate field"), "{text}: {}", said(text));
+        }
+        let read: RefinementsChange = from_str("{\"phase\":\"a\",\"parentRunId\":\"b\",\"iteration\":2}").unwrap();
+        assert_eq!(to_value(read).unwrap().as_object().map(Map::len), Some(3), "names of several parts");
+    }
+}
