@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What a call passes between HTTP/2 and the services is one list, in `layers`. A port of another protocol takes the same
-//! ones, with rules of its own.
+//! ones but `rules`, which are those of HTTP and gRPC.
 //!
 //! Invariants:
 //!
