@@ -8,7 +8,7 @@ use super::Status;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventType {
-    /// The run was created. Always the [first revision](Revision::FIRST).
+    /// The run was created. Always the [first revision](super::Revision::FIRST).
     Created,
     /// A pending run became running.
     Started,

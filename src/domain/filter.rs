@@ -13,19 +13,19 @@ pub struct Filter {
     pub statuses: BTreeSet<Status>,
     /// [`Run::agent_id`] is this.
     pub agent_id: Option<String>,
-    /// [`Links::workflow_id`](super::Links::workflow_id) is this.
+    /// [`Bindings::workflow_id`](super::Bindings::workflow_id) is this.
     pub workflow_id: Option<String>,
-    /// [`Links::audit_session_id`](super::Links::audit_session_id) is this.
+    /// [`Bindings::audit_session_id`](super::Bindings::audit_session_id) is this.
     pub audit_session_id: Option<String>,
-    /// [`Links::route`](super::Links::route) is this.
+    /// [`Bindings::route`](super::Bindings::route) is this.
     pub route: Option<Route>,
-    /// [`Refinements::parent_run_id`](super::Refinements::parent_run_id) is this.
+    /// [`Origin::parent_run_id`](super::Origin::parent_run_id) is this.
     pub parent_run_id: Option<RunId>,
-    /// [`Refinements::continues_run_id`](super::Refinements::continues_run_id) is this.
+    /// [`Origin::continues_run_id`](super::Origin::continues_run_id) is this.
     pub continues_run_id: Option<RunId>,
-    /// [`Refinements::phase`](super::Refinements::phase) is this.
+    /// [`RunPosition::phase`](super::RunPosition::phase) is this.
     pub phase: Option<String>,
-    /// The name of [`Refinements::lifecycle`](super::Refinements::lifecycle) is this, whatever its version.
+    /// The name of [`RunPosition::lifecycle`](super::RunPosition::lifecycle) is this, whatever its version.
     pub lifecycle: Option<String>,
     /// [`Run::labels`] has each of these.
     pub labels: BTreeMap<String, String>,

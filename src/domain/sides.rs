@@ -1,7 +1,7 @@
 //! The sides of a decision: rows besides the run that it rests on. A store reads and locks them under the shard's head,
 //! and writes them with the events. The store handles each kind alike and knows the meaning of none.
 //!
-//! A side has a file of its own and a place in [`each_side`]. The file says on which row a command is decided, how the
+//! A side has a file of its own and a place in `each_side`. The file says on which row a command is decided, how the
 //! events of a batch change the rows, and which rows are to be written. A store has a file for it by the same name.
 
 pub mod claims;
