@@ -1,6 +1,6 @@
 //! What a call passes behind the listener, from its headers to its answer.
 //!
-//! Each layer is a function of what it knows, of a call, and of what is behind it. The layers down to the limits of the
+//! Each layer is a value that knows what it needs and passes a call to what is behind it. The layers down to the limits of the
 //! caller know a call by its headers alone and keep no task's memory for it, so that a flood can be refused: whom they
 //! refuse, nothing behind them has seen, nothing was decoded, and nothing was written.
 
@@ -23,9 +23,13 @@ use http::Request;
 use tower::ServiceBuilder;
 
 use self::answered::Answers;
+use self::caller_limits::Limiting;
+use self::counted::Counting;
 use self::gate::Entrance;
+use self::measured::Measuring;
 pub(super) use self::passing::{Answering, Executing};
-use self::passing::{Nothing, passing};
+use self::passing::{ByFunction, Passing};
+use self::rules::Rules;
 use super::peer::Peer;
 use super::request::{Message, RequestBody};
 use super::stall::StreamTasks;
@@ -39,17 +43,17 @@ pub(super) fn around<B: RequestBody>(
     streams: StreamTasks,
 ) -> impl Answering<Request<B>, B> {
     ServiceBuilder::new()
-        .layer(passing(Nothing, measured::layer))
-        .layer(passing(peer.clone(), counted::layer))
-        .layer(passing(peer.clone(), rules::layer))
-        .layer(passing(Entrance { gate, peer: peer.clone() }, gate::layer))
-        .layer(passing(peer.clone(), caller_limits::layer))
-        .layer(passing(Answers { peer: peer.clone(), streams }, answered::layer))
-        .layer(passing(Nothing, deadline::layer))
-        .layer(passing(Nothing, traced::layer))
-        .layer(passing(Nothing, admitted::layer))
-        .layer(passing(peer.clone(), received::layer))
-        .layer(passing(peer.clone(), turn::layer))
+        .layer(Passing(Measuring))
+        .layer(Passing(Counting(peer.clone())))
+        .layer(Passing(Rules(peer.clone())))
+        .layer(Passing(Entrance { gate, peer: peer.clone() }))
+        .layer(Passing(Limiting(peer.clone())))
+        .layer(Passing(Answers { peer: peer.clone(), streams }))
+        .layer(Passing(ByFunction((), deadline::layer)))
+        .layer(Passing(ByFunction((), traced::layer)))
+        .layer(Passing(ByFunction((), admitted::layer)))
+        .layer(Passing(ByFunction(peer.clone(), received::layer)))
+        .layer(Passing(ByFunction(peer.clone(), turn::layer)))
         .service(services)
 }
 

@@ -13,8 +13,9 @@ use super::super::answer::{self, Answer};
 use super::super::begun::Begun;
 use super::super::call::{Call, Context, Entered, Execution};
 use super::super::peer::{Open, Peer};
+use super::super::request::RequestBody;
 use super::super::stall::{Sending, StreamTasks};
-use super::passing::{Executed, Executing};
+use super::passing::{Executed, Executing, Pass};
 use crate::auth::gate::Admitted;
 use crate::domain::Violation;
 use crate::wire::problem;
@@ -32,27 +33,33 @@ pub(super) struct Answers {
     pub(super) streams: StreamTasks,
 }
 
-pub(super) fn layer<B, N: Executing<Execution<B>>>(
-    Answers { peer, streams }: &Answers,
-    Entered { call: Call { mut request, method, deadlines, mut open }, admitted }: Entered<B>,
-    next: &mut N,
-) -> Begun<B> {
-    let kind = method.kind;
-    let trace = open.measured().trace();
-    // Nothing that handles the call needs its secret.
-    request.headers_mut().remove(AUTHORIZATION);
-    keep_known(request.headers_mut());
-    request.extensions_mut().insert(Context {
-        deadline: deadlines.map(|deadlines| deadlines.handler),
-        peer: peer.clone(),
-        admitted: admitted.clone(),
-        trace: trace.as_ref().and_then(|trace| trace.context),
-    });
-    let executed = next.call(Execution { request, kind, deadlines, admitted: admitted.clone(), trace });
-    let (peer, sending) = (peer.clone(), streams.begin());
-    // As many of these futures are in memory as there are open calls: a value that is moved into an async block is kept
-    // there twice.
-    Begun::Executed(Box::pin(executed.then(move |answer| answered(answer, kind, peer, admitted, open, sending))))
+impl<B: RequestBody, N: Executing<Execution<B>>> Pass<Entered<B>, N> for Answers {
+    type Answer = Response<Answer>;
+    type Future = Begun<B>;
+
+    fn pass(
+        &self,
+        Entered { call: Call { mut request, method, deadlines, mut open }, admitted }: Entered<B>,
+        next: &mut N,
+    ) -> Begun<B> {
+        let Self { peer, streams } = self;
+        let kind = method.kind;
+        let trace = open.measured().trace();
+        // Nothing that handles the call needs its secret.
+        request.headers_mut().remove(AUTHORIZATION);
+        keep_known(request.headers_mut());
+        request.extensions_mut().insert(Context {
+            deadline: deadlines.map(|deadlines| deadlines.handler),
+            peer: peer.clone(),
+            admitted: admitted.clone(),
+            trace: trace.as_ref().and_then(|trace| trace.context),
+        });
+        let executed = next.call(Execution { request, kind, deadlines, admitted: admitted.clone(), trace });
+        let (peer, sending) = (peer.clone(), streams.begin());
+        // As many of these futures are in memory as there are open calls: a value that is moved into an async block is kept
+        // there twice.
+        Begun::Executed(Box::pin(executed.then(move |answer| answered(answer, kind, peer, admitted, open, sending))))
+    }
 }
 
 /// Makes the answer of what executed the call.

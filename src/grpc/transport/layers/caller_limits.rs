@@ -2,18 +2,26 @@
 
 use std::sync::Arc;
 
+use http::Response;
+
+use super::super::answer::Answer;
 use super::super::begun::Begun;
 use super::super::call::Entered;
 use super::super::peer::Peer;
-use super::passing::Answering;
+use super::super::request::RequestBody;
+use super::passing::{Answering, Pass};
 
-pub(super) fn layer<B, N: Answering<Entered<B>, B>>(
-    peer: &Arc<Peer>,
-    Entered { mut call, admitted }: Entered<B>,
-    next: &mut N,
-) -> Begun<B> {
-    match peer.admit(call.method.kind, &admitted.caller, &mut call.open) {
-        Ok(()) => next.call(Entered { call, admitted }),
-        Err(refused) => call.refused(peer.refusal(refused)),
+#[derive(Clone, Debug)]
+pub(super) struct Limiting(pub(super) Arc<Peer>);
+
+impl<B: RequestBody, N: Answering<Entered<B>, B>> Pass<Entered<B>, N> for Limiting {
+    type Answer = Response<Answer>;
+    type Future = Begun<B>;
+
+    fn pass(&self, Entered { mut call, admitted }: Entered<B>, next: &mut N) -> Begun<B> {
+        match self.0.admit(call.method.kind, &admitted.caller, &mut call.open) {
+            Ok(()) => next.call(Entered { call, admitted }),
+            Err(refused) => call.refused(self.0.refusal(refused)),
+        }
     }
 }

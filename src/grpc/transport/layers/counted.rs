@@ -3,12 +3,24 @@
 
 use std::sync::Arc;
 
+use http::Response;
+
+use super::super::answer::Answer;
 use super::super::begun::Begun;
 use super::super::call::{Arrived, Counted};
 use super::super::peer::Peer;
-use super::passing::Answering;
+use super::super::request::RequestBody;
+use super::passing::{Answering, Pass};
 
-pub(super) fn layer<B, N: Answering<Counted<B>, B>>(peer: &Arc<Peer>, call: Arrived<B>, next: &mut N) -> Begun<B> {
-    let open = peer.begin(call.method);
-    next.call(Counted { call, open })
+#[derive(Clone, Debug)]
+pub(super) struct Counting(pub(super) Arc<Peer>);
+
+impl<B: RequestBody, N: Answering<Counted<B>, B>> Pass<Arrived<B>, N> for Counting {
+    type Answer = Response<Answer>;
+    type Future = Begun<B>;
+
+    fn pass(&self, call: Arrived<B>, next: &mut N) -> Begun<B> {
+        let open = self.0.begin(call.method);
+        next.call(Counted { call, open })
+    }
 }

@@ -9,12 +9,13 @@ use tokio::time::timeout_at;
 use tonic::Status;
 use tonic::body::Body;
 
+use super::super::answer::Answer;
 use super::super::begun::Begun;
 use super::super::call::{Call, Deadlines, Entered};
 use super::super::method::Method;
 use super::super::peer::Peer;
 use super::super::request::RequestBody;
-use super::passing::Answering;
+use super::passing::{Answering, Pass};
 use crate::auth::Gate;
 use crate::auth::gate::{Asked, Certificate, Denied, Looked};
 use crate::wire::problem;
@@ -26,18 +27,19 @@ pub(super) struct Entrance {
     pub(super) peer: Arc<Peer>,
 }
 
-pub(super) fn layer<B: RequestBody, N: Answering<Entered<B>, B>>(
-    entrance: &Entrance,
-    call: Call<B>,
-    next: &mut N,
-) -> Begun<B> {
-    match entrance.gate.look(entrance.asked(call.method, call.request.headers())) {
-        Looked::Admitted(admitted) => next.call(Entered { call, admitted: Arc::new(*admitted) }),
-        Looked::Denied(denied) => {
-            let refused = entrance.denied(denied, call.method);
-            call.refused(refused)
+impl<B: RequestBody, N: Answering<Entered<B>, B>> Pass<Call<B>, N> for Entrance {
+    type Answer = Response<Answer>;
+    type Future = Begun<B>;
+
+    fn pass(&self, call: Call<B>, next: &mut N) -> Begun<B> {
+        match self.gate.look(self.asked(call.method, call.request.headers())) {
+            Looked::Admitted(admitted) => next.call(Entered { call, admitted: Arc::new(*admitted) }),
+            Looked::Denied(denied) => {
+                let refused = self.denied(denied, call.method);
+                call.refused(refused)
+            }
+            Looked::Unproven => Begun::Proving(Box::pin(prove(self.clone(), call, next.clone()))),
         }
-        Looked::Unproven => Begun::Proving(Box::pin(prove(entrance.clone(), call, next.clone()))),
     }
 }
 

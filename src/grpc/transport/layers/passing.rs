@@ -35,52 +35,62 @@ impl<C, S> Executing<C> for S where
 /// What a layer behind the beginning of a call gives.
 pub(super) type Executed = Result<Response<Body>, Infallible>;
 
-/// The layer of a function that is told what the layer knows, a call, and the next layer.
-pub(super) fn passing<K, F>(knows: K, pass: F) -> Passing<K, F> {
-    Passing { knows, pass }
+/// What one layer does with a call.
+pub(super) trait Pass<C, N> {
+    type Answer;
+    type Future: Future<Output = Result<Self::Answer, Infallible>>;
+
+    /// Refuses the call, or has what is behind this layer take it.
+    fn pass(&self, call: C, next: &mut N) -> Self::Future;
 }
 
-/// All that a layer knows that needs the call alone.
+/// A layer that is one function of what it knows, of a call, and of what is behind it.
 #[derive(Clone, Debug)]
-pub(super) struct Nothing;
+pub(super) struct ByFunction<K, F>(pub(super) K, pub(super) F);
 
-/// See [`passing`].
-#[derive(Clone, Debug)]
-pub(super) struct Passing<K, F> {
-    knows: K,
-    pass: F,
-}
-
-/// A layer around what is behind it.
-#[derive(Clone, Debug)]
-pub(super) struct Around<K, F, N> {
-    layer: Passing<K, F>,
-    next: N,
-}
-
-impl<K: Clone, F: Clone, N> Layer<N> for Passing<K, F> {
-    type Service = Around<K, F, N>;
-
-    fn layer(&self, next: N) -> Around<K, F, N> {
-        Around { layer: self.clone(), next }
-    }
-}
-
-impl<C, K, F, N, Fut, A> Service<C> for Around<K, F, N>
+impl<C, N, K, F, Fut, A> Pass<C, N> for ByFunction<K, F>
 where
     F: Fn(&K, C, &mut N) -> Fut,
     Fut: Future<Output = Result<A, Infallible>>,
 {
-    type Response = A;
-    type Error = Infallible;
+    type Answer = A;
     type Future = Fut;
+
+    fn pass(&self, call: C, next: &mut N) -> Fut {
+        (self.1)(&self.0, call, next)
+    }
+}
+
+/// The layer of what passes a call.
+#[derive(Clone, Debug)]
+pub(super) struct Passing<P>(pub(super) P);
+
+/// What passes a call, around what is behind it.
+#[derive(Clone, Debug)]
+pub(super) struct Around<P, N> {
+    pass: P,
+    next: N,
+}
+
+impl<P: Clone, N> Layer<N> for Passing<P> {
+    type Service = Around<P, N>;
+
+    fn layer(&self, next: N) -> Around<P, N> {
+        Around { pass: self.0.clone(), next }
+    }
+}
+
+impl<C, P: Pass<C, N>, N> Service<C> for Around<P, N> {
+    type Response = P::Answer;
+    type Error = Infallible;
+    type Future = P::Future;
 
     /// A layer that has to wait does so in its future: a call is answered or refused, and held up nowhere else.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, call: C) -> Fut {
-        (self.layer.pass)(&self.layer.knows, call, &mut self.next)
+    fn call(&mut self, call: C) -> P::Future {
+        self.pass.pass(call, &mut self.next)
     }
 }

@@ -10,26 +10,36 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 
+use super::super::answer::Answer;
 use super::super::begun::Begun;
 use super::super::call::{Arrived, Call, Counted, Deadlines};
 use super::super::peer::Peer;
-use super::passing::Answering;
+use super::super::request::RequestBody;
+use super::passing::{Answering, Pass};
 use crate::domain::Violation;
 use crate::wire::problem;
 
-pub(super) fn layer<B, N: Answering<Call<B>, B>>(
-    peer: &Arc<Peer>,
-    Counted { call: Arrived { request, method, at, measured }, open }: Counted<B>,
-    next: &mut N,
-) -> Begun<B> {
-    let refused = match (asked_rightly(&request, at), open) {
-        (Ok(deadlines), Ok(open)) => {
-            return next.call(Call { request, method, deadlines, open: open.measured_by(measured) });
-        }
-        (Err(refused), _) => refused,
-        (Ok(_), Err(refused)) => peer.refusal(refused),
-    };
-    Begun::refused(refused, measured, request.into_body())
+#[derive(Clone, Debug)]
+pub(super) struct Rules(pub(super) Arc<Peer>);
+
+impl<B: RequestBody, N: Answering<Call<B>, B>> Pass<Counted<B>, N> for Rules {
+    type Answer = Response<Answer>;
+    type Future = Begun<B>;
+
+    fn pass(
+        &self,
+        Counted { call: Arrived { request, method, at, measured }, open }: Counted<B>,
+        next: &mut N,
+    ) -> Begun<B> {
+        let refused = match (asked_rightly(&request, at), open) {
+            (Ok(deadlines), Ok(open)) => {
+                return next.call(Call { request, method, deadlines, open: open.measured_by(measured) });
+            }
+            (Err(refused), _) => refused,
+            (Ok(_), Err(refused)) => self.0.refusal(refused),
+        };
+        Begun::refused(refused, measured, request.into_body())
+    }
 }
 
 /// Checks a request's headers against the rules of HTTP and gRPC. Gives the request's deadlines, if it has any.
