@@ -13,7 +13,9 @@
 //! - A run comes into being only in a namespace that exists. The commit reads the namespace's row under the shard's
 //!   head, and a deletion takes every head before it looks whether the namespace has a run. `default` always exists,
 //!   and no row is read for it.
-//! - A quota is decided on the same row. The row is then the mutex of all creations in its namespace.
+//! - A quota is set here, and held on the same row: for runs in [`sides::namespaces`](super::sides::namespaces)
+//!   (`has_room`), for lifecycles in [`lifecycle::put`](super::lifecycle::put). The row of a namespace with a quota of
+//!   active runs is the mutex of all creations in it.
 
 use super::ids::DEFAULT_NAMESPACE;
 use super::limits::{NAMESPACE_BYTES_MAX, NAMESPACES_MAX};

@@ -1,5 +1,5 @@
-//! The namespaces of runs that are created. A run may come into being only in a namespace that is there, and within its
-//! quotas. `default` is always there and has no quotas: nothing is read for it.
+//! Refuses the creation of a run where its namespace is not there or a quota of it is used up. `default` is always
+//! there and has no quotas: nothing is read for it.
 
 use std::collections::HashMap;
 

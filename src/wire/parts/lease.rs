@@ -1,4 +1,5 @@
-//! A run's lease: its claims, its heartbeats with the progress of the work, and its release.
+//! A run's lease: its claims, its heartbeats with the progress of the work, and its release. A lease's expiry, and the
+//! progress, stand in the lease's own row: `authority::reads` puts them in where a run is read.
 
 use crate::auth::Caller;
 use crate::domain::limits::{LEASE_TTL_MS_MAX, LEASE_TTL_MS_MIN, MAX_RUNNING_LIMIT_MAX, PROGRESS_MESSAGE_BYTES_MAX};

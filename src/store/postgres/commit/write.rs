@@ -4,8 +4,8 @@
 //! prepares the few forms that its load needs. The statement answers one row, and raises "division by zero" (22012)
 //! unless exactly the given rows of `runs`, `active`, `suspended`, counted values and held requests were changed: a
 //! wrong count then ends the transaction before it commits instead of being noticed after it. An insert of a row that
-//! is there already fails, but of a lease, which is granted anew, and of a run at rest, which rests otherwise. Rows of leases and of claims given back may be
-//! missing: their deletes are not counted.
+//! is there already fails, but of a lease, which is granted anew, and of a run at rest, which rests otherwise. Rows of
+//! leases and of claims given back may be missing: their deletes are not counted.
 
 mod events;
 mod guard;

@@ -1,4 +1,6 @@
 //! The bytes of namespaces with a quota of them: measured beside commits, each event once.
+//! What lifecycles take is added in `lifecycles`, as they are put. The other quota, of active runs, is counted in
+//! `sides::namespaces`, at each commit that creates a run.
 //!
 //! The store has one writer. So the events are looked at on a connection that reads, some at a time, and the writer is
 //! told the sum.

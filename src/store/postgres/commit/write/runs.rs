@@ -1,4 +1,5 @@
-//! The runs of a commit, and the rows in `active` of those that are not terminal.
+//! The runs of a commit, with what a suspension says (`record`); and the rows in `active` of those that are not
+//! terminal, with the time at which a run is due, also by its suspension (`active.due_at`).
 
 use tokio_postgres::types::Json;
 
