@@ -10,8 +10,8 @@ pub mod leases;
 pub mod lifecycles;
 pub mod max_running;
 pub mod namespaces;
-pub mod rests;
 mod side;
+pub mod suspended;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::{Ask, Claimed, Command, Hash, HeldLease, Run, RunId, RunWrite, Time};
 /// of the shard, and writes all.
 macro_rules! each_side {
     ($of:ident) => {
-        $of! { leases, rests, max_running, claims, namespaces, contents }
+        $of! { leases, suspended, max_running, claims, namespaces, contents }
     };
 }
 pub(crate) use each_side;

@@ -10,8 +10,8 @@ pub(super) mod leases;
 pub(super) mod lifecycles;
 pub(super) mod max_running;
 pub(super) mod namespaces;
-mod rests;
 mod side;
+mod suspended;
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -6,8 +6,8 @@ mod contents;
 pub(super) mod leases;
 pub(super) mod max_running;
 mod namespaces;
-mod rests;
 mod side;
+mod suspended;
 
 pub(super) use self::side::Loading;
 use self::side::Side;

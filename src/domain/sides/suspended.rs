@@ -1,5 +1,7 @@
-//! The runs that are [at rest](Run::is_at_rest): each has a row of its own, by which lists and claims find it. No
-//! command is decided on it.
+//! Writes the table `suspended`: a row for each run that is suspended or ready. What a suspension says, and its
+//! deadline, is written with its run.
+//!
+//! Lists and claims find runs by these rows. No command is decided on one.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,5 @@
-//! The rows of runs that are at rest.
+//! Writes the table `suspended`: a row for each run that is suspended or ready. What a suspension says, and its
+//! deadline, is written with its run: see `commit::write`.
 
 use rusqlite::params;
 
@@ -10,7 +11,7 @@ use crate::store::sqlite::writer::Writer;
 pub(super) const SIDE: Side = Side { load: None, write: Some(write) };
 
 fn write(writer: &Writer<'_>, sides: &SideWrites, _: Time) -> Result<(), StoreError> {
-    sides.rests.iter().try_for_each(|(key, rest)| keep(writer, key, rest.as_ref()))
+    sides.suspended.iter().try_for_each(|(key, rest)| keep(writer, key, rest.as_ref()))
 }
 
 /// Writes the row, or deletes it.

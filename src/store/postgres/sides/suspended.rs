@@ -1,4 +1,5 @@
-//! The part of a commit that writes the rows of runs that are at rest.
+//! Writes the table `suspended`: a row for each run that is suspended or ready. What a suspension says, and its
+//! deadline, is written with its run: see `commit::write::runs`.
 
 use super::side::{Side, Writing};
 use crate::domain::{Rest, RunKey, SideWrites};
@@ -12,17 +13,17 @@ pub(super) const SIDE: Side = Side { read: None, write: Some(write), guard: None
 fn write<'a>(
     parts: &mut Parts<'a>,
     Writing { shard, .. }: &Writing<'_>,
-    SideWrites { rests: writes, .. }: &'a SideWrites,
+    SideWrites { suspended: writes, .. }: &'a SideWrites,
 ) {
-    let rests: Vec<(&RunKey, &Rest)> = writes.iter().filter_map(|(key, rest)| Some((key, rest.as_ref()?))).collect();
+    let begun: Vec<(&RunKey, &Rest)> = writes.iter().filter_map(|(key, rest)| Some((key, rest.as_ref()?))).collect();
     let ended: Vec<&RunKey> = writes.iter().filter(|(_, rest)| rest.is_none()).map(|(key, _)| key).collect();
-    if !rests.is_empty() {
-        let mut columns = Columns::of_keys(rests.iter().map(|(key, _)| *key));
-        columns.add("started_at", "timestamptz", rests.iter().map(|(_, rest)| At(rest.started_at)));
-        columns.add("kind", "text", rests.iter().map(|(_, rest)| rest.kind.as_deref()));
-        columns.add("ready", "bool", rests.iter().map(|(_, rest)| rest.ready));
-        columns.add("keep_slot", "bool", rests.iter().map(|(_, rest)| rest.keep_slot));
-        columns.add("priority", "smallint", rests.iter().map(|(_, rest)| rest.priority.get()));
+    if !begun.is_empty() {
+        let mut columns = Columns::of_keys(begun.iter().map(|(key, _)| *key));
+        columns.add("started_at", "timestamptz", begun.iter().map(|(_, rest)| At(rest.started_at)));
+        columns.add("kind", "text", begun.iter().map(|(_, rest)| rest.kind.as_deref()));
+        columns.add("ready", "bool", begun.iter().map(|(_, rest)| rest.ready));
+        columns.add("keep_slot", "bool", begun.iter().map(|(_, rest)| rest.keep_slot));
+        columns.add("priority", "smallint", begun.iter().map(|(_, rest)| rest.priority.get()));
         parts.table("at_rest", columns);
         parts.writes.push(format!(
             "rested as (
