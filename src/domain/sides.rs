@@ -2,7 +2,9 @@
 //! and writes them with the events. The store handles each kind alike and knows the meaning of none.
 //!
 //! A side has a file of its own and a place in `each_side`. The file says on which row a command is decided, how the
-//! events of a batch change the rows, and which rows are to be written. A store has a file for it by the same name.
+//! events of a batch change the rows, and which rows are to be written. A store has a file for it by the same name, and
+//! its `mod` line in the store's `sides`: the compiler names what is missing. The list does not make these lines, since
+//! `cargo fmt` passes over files that a macro declares.
 
 pub mod claims;
 pub mod contents;
