@@ -5,7 +5,6 @@ mod check;
 mod claim_next;
 mod events;
 mod heartbeat;
-mod help;
 mod list;
 mod mutation;
 mod parts;
@@ -20,13 +19,30 @@ use clap::{Args, Subcommand};
 use self::change::change;
 use self::parts::{archive, attachments, ending, lease, redaction, rest, rows};
 use super::connect::Caller;
-use super::exit::Stop;
+use super::exit::{Stop, exit_codes};
 use super::output::{Out, Output, RunFormat, RunOutput};
 use super::table::Table;
 use super::view;
 use runledger_proto::{json, v1};
 
-pub(super) use help::HELP;
+/// The help of `runledger run`, after its flags. A test runs every example of every command.
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run start --task-thread-id thread-1 --run-id try-1\n  \
+    runledger run complete try-1\n  \
+    runledger run list --context local\n\n\
+    `runledger context` names servers with their TLS, token and namespace.\n",
+    exit_codes!()
+);
+
+const GET: &str = concat!(
+    "Examples:\n  \
+    runledger run get try-1\n  \
+    runledger run get run-2 --queue-label instance\n  \
+    runledger run get try-1 --links\n  \
+    runledger run get try-1 --output json\n\n",
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
@@ -37,79 +53,79 @@ pub(super) struct RunArgs {
 #[derive(Debug, Subcommand)]
 enum RunCommand {
     /// Create a run, or start one that is pending
-    #[command(after_help = help::START)]
+    #[command(after_help = start::HELP)]
     Start(Box<start::StartArgs>),
     /// Change a running run's links, labels and metadata
-    #[command(after_help = help::UPDATE)]
+    #[command(after_help = update::HELP)]
     Update(Box<update::UpdateArgs>),
     /// Add a link to a running run: an artifact, a receipt, evidence
-    #[command(after_help = help::LINK)]
+    #[command(after_help = attachments::LINK)]
     Link(attachments::LinkArgs),
     /// End a running run as completed
-    #[command(after_help = help::COMPLETE)]
+    #[command(after_help = ending::COMPLETE)]
     Complete(ending::CompleteArgs),
     /// End a pending or running run as aborted
-    #[command(after_help = help::ABORT)]
+    #[command(after_help = ending::ABORT)]
     Abort(ending::EndArgs),
     /// End a pending or running run as failed
-    #[command(after_help = help::FAIL, mut_arg("failure_reason", |reason| reason.required(true)))]
+    #[command(after_help = ending::FAIL, mut_arg("failure_reason", |reason| reason.required(true)))]
     Fail(ending::EndArgs),
     /// Take the lease of a pending run, or of one that nobody holds any more
-    #[command(after_help = help::CLAIM)]
+    #[command(after_help = lease::CLAIM)]
     Claim(lease::ClaimArgs),
     /// Take the lease of the run that waits for a claim with the highest priority, then the oldest
-    #[command(after_help = help::CLAIM_NEXT)]
+    #[command(after_help = claim_next::HELP)]
     ClaimNext(claim_next::ClaimNextArgs),
     /// Give a lease up, so that another may claim the run
-    #[command(after_help = help::RELEASE)]
+    #[command(after_help = lease::RELEASE)]
     Release(lease::ReleaseArgs),
     /// Renew a lease, and hear whether the run is to be aborted
-    #[command(after_help = help::HEARTBEAT)]
+    #[command(after_help = heartbeat::HELP)]
     Heartbeat(heartbeat::HeartbeatArgs),
     /// Ask whoever executes a run to abort it
-    #[command(after_help = help::REQUEST_ABORT)]
+    #[command(after_help = ending::REQUEST_ABORT)]
     RequestAbort(ending::RequestAbortArgs),
     /// Let a running run wait, without anybody who executes it
-    #[command(after_help = help::SUSPEND)]
+    #[command(after_help = rest::SUSPEND)]
     Suspend(rest::SuspendArgs),
     /// Let a suspended run go on
-    #[command(after_help = help::RESUME)]
+    #[command(after_help = rest::RESUME)]
     Resume(rest::ResumeArgs),
     /// Hide a run that has ended from lists and counts
-    #[command(after_help = help::ARCHIVE)]
+    #[command(after_help = archive::ARCHIVE)]
     Archive(archive::ArchiveArgs),
     /// Show an archived run in lists and counts again
-    #[command(after_help = help::RESTORE)]
+    #[command(after_help = archive::RESTORE)]
     Restore(archive::RestoreArgs),
     /// Take out of a run and its history what should not have been written
-    #[command(after_help = help::REDACT)]
+    #[command(after_help = redaction::REDACT)]
     Redact(redaction::RedactArgs),
     /// Run a program as a run: start or claim it, keep it alive, and end it as the program ends
-    #[command(after_help = help::WORKER)]
+    #[command(after_help = worker::help::HELP)]
     Worker(Box<worker::WorkerArgs>),
     /// End a program whose worker is gone
     #[command(hide = true)]
     WorkerGuard(worker::guard::GuardArgs),
     /// Show a run as it is
-    #[command(after_help = help::GET)]
+    #[command(after_help = GET)]
     Get(GetArgs),
     /// Ask whether a transition is allowed
-    #[command(after_help = help::CHECK)]
+    #[command(after_help = check::HELP)]
     Check(check::CheckArgs),
     /// Show a run's history, oldest first
-    #[command(after_help = help::EVENTS)]
+    #[command(after_help = events::HELP)]
     Events(events::EventsArgs),
     /// List runs, newest first
-    #[command(after_help = help::LIST)]
+    #[command(after_help = list::LIST)]
     List(Box<list::ListArgs>),
     /// Count runs by status
-    #[command(after_help = help::COUNT)]
+    #[command(after_help = list::COUNT)]
     Count(Box<list::CountArgs>),
     /// Show each change of a run until it ends
-    #[command(after_help = help::WATCH)]
+    #[command(after_help = watch::HELP)]
     Watch(watch::WatchArgs),
     /// Wait until a run has ended
-    #[command(after_help = help::WAIT)]
+    #[command(after_help = wait::HELP)]
     Wait(wait::WaitArgs),
 }
 

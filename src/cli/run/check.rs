@@ -3,11 +3,21 @@
 use clap::{ArgGroup, Args};
 
 use crate::cli::connect::Caller;
-use crate::cli::exit::Stop;
+use crate::cli::exit::{Stop, exit_codes};
 use crate::cli::fields::Status;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::words;
 use runledger_proto::v1;
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run check try-1 --to completed\n  \
+    runledger run check --from pending --to running\n\n\
+    Changes nothing. `transition` says whether the statuses allow it, and `answer` how the call would be answered: this \
+    command ends with 1 where that is a refusal. It looks at the run's status and, as of the acting agent (--as), at \
+    its owner; not at leases, revisions or what else the call may say.\n",
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("left").args(["run_id", "from"]).required(true))]

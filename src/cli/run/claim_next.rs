@@ -8,13 +8,25 @@ use tokio::time::{Instant, sleep};
 
 use super::change::show;
 use crate::cli::connect::Server;
-use crate::cli::exit::{Stop, say};
+use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::fields::{Label, MaxRunning, Take, labels};
 use crate::cli::output::RunFormat;
 use crate::clock;
 use crate::text::{limit, seconds_or_duration};
 use runledger_client::Kind;
 use runledger_proto::v1;
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run claim-next --label team=search --wait 1s\n  \
+    runledger run claim-next --max-running instance=1 --lease-ttl 1m --output json\n  \
+    runledger run claim-next --take both --wait 1s\n\n\
+    Each run is for one caller. The answer names the run and the epoch of its lease: send a heartbeat every third of the \
+    ttl, or give the run back by `runledger run release --not-begun`. A claim that is cut off is made \
+    again under the same request id, so no run is taken for an answer that gets lost. No run to claim within --wait: 4. `runledger run \
+    worker --claim` does all of it for a program.\n",
+    exit_codes!()
+);
 
 /// Wait before a claim that was not answered is made again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);

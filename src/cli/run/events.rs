@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::connect::Caller;
-use crate::cli::exit::{Stop, say};
+use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::fields::at_least_one;
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::table::Table;
@@ -11,6 +11,13 @@ use crate::cli::view;
 use crate::cli::words::Times;
 use crate::clock::{Clock as _, SystemClock};
 use runledger_proto::v1;
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run events try-1\n  \
+    runledger run events try-1 --all --output json\n\n",
+    exit_codes!()
+);
 
 /// The most that a page holds.
 pub(super) const PAGE_MAX: u64 = 1_000;

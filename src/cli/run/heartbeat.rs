@@ -4,11 +4,18 @@ use clap::Args;
 
 use super::parts::ending::abort_request;
 use crate::cli::connect::Caller;
-use crate::cli::exit::Stop;
+use crate::cli::exit::{Stop, exit_codes};
 use crate::cli::output::{Format, Out, Output};
 use crate::cli::words::at;
 use crate::text::{MaybeEmpty, count};
 use runledger_proto::v1;
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run heartbeat run-3 --lease-epoch 1\n  \
+    runledger run heartbeat run-3 --lease-epoch 1 --done 3 --total 10 --message fetching\n\n",
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(super) struct HeartbeatArgs {

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::events::page_size;
 use crate::cli::connect::Caller;
-use crate::cli::exit::{Stop, say};
+use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::fields::at_least_one;
 use crate::cli::filter::Filter;
 use crate::cli::output::{Format, Out, Output, RunFormat, RunOutput};
@@ -13,6 +13,22 @@ use crate::cli::view;
 use crate::cli::words::{Times, status};
 use crate::clock::{Clock as _, SystemClock};
 use runledger_proto::v1;
+
+pub(super) const LIST: &str = concat!(
+    "Examples:\n  \
+    runledger run list --status running,pending --agent-id agent-7\n  \
+    runledger run list --label team=search --started-from 2026-11-22T00:00:00Z --all --output json\n\n\
+    On a terminal times are ages and what is too wide is cut; elsewhere everything is shown.\n",
+    exit_codes!()
+);
+
+pub(super) const COUNT: &str = concat!(
+    "Examples:\n  \
+    runledger run count\n  \
+    runledger run count --status failed --workflow-id checkout\n\n\
+    Counts are of the newest runs only where there are very many: a line on stderr says so.\n",
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(super) struct ListArgs {

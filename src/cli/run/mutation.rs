@@ -9,6 +9,15 @@ use crate::cli::exit::say;
 use crate::cli::output::RunFormat;
 use crate::text::count;
 
+/// The paragraph on safe repetition of a mutation.
+macro_rules! once {
+    () => {
+        "A call that is cut off is sent again with the same request id until --timeout, so it is made once or not at \
+         all. Without --request-id each invocation draws its own.\n\n"
+    };
+}
+pub(super) use once;
+
 /// The flags of every mutation.
 #[derive(Args, Debug)]
 pub(super) struct Mutation {

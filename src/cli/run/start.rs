@@ -4,16 +4,27 @@ use std::time::Duration;
 
 use clap::{Args, Command};
 
-use super::mutation::{Mutation, tell_dropped};
+use super::mutation::{Mutation, once, tell_dropped};
 use super::parts::bindings::Bindings;
 use super::parts::deadlines::Timeouts;
 use super::parts::origin::Origin;
 use super::parts::position::Position;
-use crate::cli::exit::{Stop, say};
+use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::fields::{self, JsonSource, Label};
 use crate::text::{seconds_or_duration, within};
 use runledger_proto::fields::unlike;
 use runledger_proto::{duration, v1};
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run start --task-thread-id thread-1\n  \
+    runledger run start --task-thread-id thread-1 --run-id try-1 --route mcp --label team=search\n  \
+    runledger run start --task-thread-id thread-1 --deferred --metadata '{\"page\": \"a\"}'\n  \
+    echo '{\"url\": \"https://example.com\"}' | runledger run start --task-thread-id thread-1 --input -\n\n\
+    A run that is already running stays as it is, and the command succeeds: see the disposition.\n",
+    once!(),
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(super) struct StartArgs {

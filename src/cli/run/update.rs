@@ -2,17 +2,27 @@
 
 use clap::Args;
 
-use super::mutation::Mutation;
+use super::mutation::{Mutation, once};
 use super::parts::attachments::Outcome;
 use super::parts::bindings::Rebindings;
 use super::parts::labels::Relabeling;
 use super::parts::lease::Holder;
 use super::parts::position::Phase;
 use super::parts::rest::Terms;
-use crate::cli::exit::{Stop, say};
+use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::fields::{self, JsonSource};
 use crate::text::{count, within};
 use runledger_proto::v1;
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run update try-1 --label team=search --metadata '{\"step\": 2, \"page\": null}'\n  \
+    runledger run update try-1 --metadata @metadata.json --expected-revision 1\n  \
+    echo '{\"step\": 3}' | runledger run update try-1 --metadata - --tab-group-id ''\n\n\
+    Flags that are not given leave their field alone, an empty ID clears it.\n",
+    once!(),
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(super) struct UpdateArgs {

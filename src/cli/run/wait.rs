@@ -7,11 +7,20 @@ use tokio::time::{Instant, sleep};
 
 use super::parts::rows;
 use crate::cli::connect::{CALL_WAIT_MAX, Server};
-use crate::cli::exit::{Stop, say};
+use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::output::{Out, Output, RunFormat, RunOutput};
 use crate::text::seconds_or_duration;
 use runledger_client::Kind;
 use runledger_proto::v1;
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run wait try-1\n  \
+    runledger run wait try-1 --timeout 30m --output json\n\n\
+    Shows the run when it has ended, however it has. Goes on by itself where it was cut. Still not ended after \
+    --timeout: 4, and the run is not shown. Ctrl-C ends it with 130.\n",
+    exit_codes!()
+);
 
 /// Time that one call waits. A connection that died in silence is noticed at its end, at the latest.
 const CALL_MAX: Duration = Duration::from_mins(5);

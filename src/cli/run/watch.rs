@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::connect::Watched;
-use crate::cli::exit::Stop;
+use crate::cli::exit::{Stop, exit_codes};
 use crate::cli::output::Output;
 use crate::cli::view::{self, Happening};
 use crate::cli::watch::printed;
@@ -11,6 +11,15 @@ use crate::text::count;
 use runledger_client::{RunWatch, follow};
 use runledger_proto::v1::watch_run_response::Frame;
 use runledger_proto::v1::{WatchRunRequest, WatchRunResponse};
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run watch try-1\n  \
+    runledger run watch try-1 --after-revision 0 --output json\n\n\
+    Begins with the run as it is, or with the event after --after-revision. Goes on by itself where it was cut, so \
+    nothing is missing and nothing comes twice. Ctrl-C ends it with 130.\n",
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(super) struct WatchArgs {

@@ -3,6 +3,7 @@
 
 mod children;
 pub(super) mod guard;
+pub(super) mod help;
 mod program;
 mod workdir;
 

@@ -2,8 +2,21 @@
 
 use clap::Args;
 
-use crate::cli::run::mutation::Mutation;
+use crate::cli::exit::exit_codes;
+use crate::cli::run::mutation::{Mutation, once};
 use runledger_proto::v1;
+
+pub(in crate::cli::run) const ARCHIVE: &str = concat!(
+    "Examples:\n  \
+    runledger run archive try-1\n  \
+    runledger run list --only-archived\n\n\
+    Nothing is deleted: run get, run events and the watches show the run as before.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(in crate::cli::run) const RESTORE: &str =
+    concat!("Example:\n  runledger run restore try-1\n", once!(), exit_codes!());
 
 #[derive(Args, Debug)]
 pub(in crate::cli::run) struct ArchiveArgs {

@@ -6,10 +6,18 @@ use clap::Args;
 
 use super::lease::Holder;
 use super::row::Row;
-use crate::cli::exit::Stop;
+use crate::cli::exit::{Stop, exit_codes};
 use crate::cli::fields::{self, JsonSource};
-use crate::cli::run::mutation::Mutation;
+use crate::cli::run::mutation::{Mutation, once};
 use runledger_proto::{Struct, v1};
+
+pub(in crate::cli::run) const LINK: &str = concat!(
+    "Example:\n  \
+    runledger run link try-1 artifact s3://bucket/report.pdf --media-type application/pdf\n\n\
+    A link with the same REL and TARGET once more changes nothing. At most 64 a run.\n",
+    once!(),
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(in crate::cli::run) struct LinkArgs {

@@ -8,15 +8,49 @@ use super::attachments::{Brought, Outcome};
 use super::lease::Holder;
 use super::position::Phase;
 use super::row::Row;
-use crate::cli::exit::Stop;
+use crate::cli::exit::{Stop, exit_codes};
 use crate::cli::fields::{self, JsonSource};
-use crate::cli::run::mutation::{Mutation, tell_dropped};
+use crate::cli::run::mutation::{Mutation, once, tell_dropped};
 use crate::cli::time::time;
 use crate::cli::words::{at, because, principal, status};
 use crate::text::seconds_or_duration;
 use runledger_proto::fields::{shown, unlike};
 use runledger_proto::methods::RunMutation;
 use runledger_proto::{duration, v1};
+
+pub(in crate::cli::run) const COMPLETE: &str = concat!(
+    "Example:\n  \
+    runledger run complete try-1 --metadata '{\"pages\": 3}'\n  \
+    echo '{\"found\": 3}' | runledger run complete try-1 --result -\n  \
+    runledger run complete try-1 --phase approved --link artifact=s3://bucket/report.pdf\n\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(in crate::cli::run) const ABORT: &str = concat!(
+    "Example:\n  \
+    runledger run abort try-1 --reason-code USER_CANCELLED\n\n\
+    A run that has ended stays as it is, and the command succeeds: see the disposition.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(in crate::cli::run) const FAIL: &str = concat!(
+    "Example:\n  \
+    runledger run fail try-1 --failure-reason 'the tab crashed' --reason-code CDP_DISCONNECT\n\n\
+    A run that has ended stays as it is, and the command succeeds: see the disposition.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(in crate::cli::run) const REQUEST_ABORT: &str = concat!(
+    "Examples:\n  \
+    runledger run request-abort try-1 --reason 'wrong page'\n  \
+    runledger run request-abort try-1 --grace 30s\n\n\
+    Its worker hears of it with the next heartbeat. With --grace, the authority ends the run by itself after that.\n",
+    once!(),
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(in crate::cli::run) struct CompleteArgs {

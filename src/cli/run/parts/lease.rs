@@ -5,11 +5,32 @@ use std::time::Duration;
 use clap::Args;
 
 use super::row::Row;
+use crate::cli::exit::exit_codes;
 use crate::cli::fields::MaxRunning;
-use crate::cli::run::mutation::Mutation;
+use crate::cli::run::mutation::{Mutation, once};
 use crate::cli::words::until;
 use crate::text::{count, seconds_or_duration};
 use runledger_proto::{duration, v1};
+
+pub(in crate::cli::run) const CLAIM: &str = concat!(
+    "Examples:\n  \
+    runledger run claim run-2 --lease-ttl 30s\n  \
+    runledger run claim run-2 --max-running instance=1\n\n\
+    The answer names the epoch of the lease: every later call of its holder gives it. Send a heartbeat every third of \
+    the ttl.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(in crate::cli::run) const RELEASE: &str = concat!(
+    "Example:\n  \
+    runledger run release run-3 --lease-epoch 1\n  \
+    runledger run release run-4 --lease-epoch 1 --not-begun\n\n\
+    Whoever claims the run within one ttl goes on with it; else it ends as failed. Given back with --not-begun, it \
+    waits for the next claim like a pending run.\n",
+    once!(),
+    exit_codes!()
+);
 
 /// The flag by which the holder of a run's lease proves that it holds it.
 #[derive(Args, Debug)]

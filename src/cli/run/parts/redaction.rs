@@ -2,9 +2,19 @@
 
 use clap::Args;
 
-use crate::cli::exit::say;
-use crate::cli::run::mutation::Mutation;
+use crate::cli::exit::{exit_codes, say};
+use crate::cli::run::mutation::{Mutation, once};
 use runledger_proto::v1;
+
+pub(in crate::cli::run) const REDACT: &str = concat!(
+    "Examples:\n  \
+    runledger run redact try-1 --path /metadata/customer/email --reason \"not to be kept\"\n  \
+    runledger run redact try-1 --path /reason --path /progress\n\n\
+    What is taken out is gone for good: from the run, from every event, from every later export and watch. Copies that the \
+    store itself has kept are another matter: see docs/redaction.md.\n",
+    once!(),
+    exit_codes!()
+);
 
 #[derive(Args, Debug)]
 pub(in crate::cli::run) struct RedactArgs {

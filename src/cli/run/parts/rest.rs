@@ -8,11 +8,33 @@ use clap::builder::NonEmptyStringValueParser;
 use super::lease::Holder;
 use super::position::Phase;
 use super::row::Row;
+use crate::cli::exit::exit_codes;
 use crate::cli::fields::{self, MaxRunning};
-use crate::cli::run::mutation::Mutation;
+use crate::cli::run::mutation::{Mutation, once};
 use crate::cli::words::{at, because, principal, until};
 use crate::text::{seconds_or_duration, within};
 use runledger_proto::{duration, v1};
+
+pub(in crate::cli::run) const SUSPEND: &str = concat!(
+    "Examples:\n  \
+    runledger run suspend run-3 --kind HELP --reason 'which account?' --lease-epoch 1\n  \
+    runledger run suspend try-1 --kind PAUSED --reason 'not during the release' --suspend-timeout 2d\n\n\
+    The run stays RUNNING; nobody holds it, nothing of it expires, and its --run-timeout stands still. Another kind or \
+    reason replaces the whole suspension, with its times and its hint; the same is `unchanged`. It stops no process that does not ask: a worker \
+    hears of it by its next call, which is refused as RUN_SUSPENDED. `runledger run list --suspended` shows what waits.\n",
+    once!(),
+    exit_codes!()
+);
+
+pub(in crate::cli::run) const RESUME: &str = concat!(
+    "Examples:\n  \
+    runledger run resume try-1 --reason 'account 7'\n  \
+    runledger run resume try-1 --reason 'account 7' --lease-ttl 1m\n\n\
+    Without --lease-ttl, the run is ready: the next worker takes it by `runledger run claim-next --take ready`. A run that \
+    never had a lease goes on as it is. In a phase that suspends, --phase says which one it goes on in.\n",
+    once!(),
+    exit_codes!()
+);
 
 /// The flags of an update whose phase suspends the run.
 #[derive(Args, Debug)]
