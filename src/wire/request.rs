@@ -16,11 +16,11 @@ use crate::domain::limits::{LINK_BYTES_MAX, METADATA_BYTES_MAX, METADATA_PATCH_B
 use crate::domain::{Ask, Command, LabelsChange, Origin, PositionAsk, RunKey, Start, Status, Update, Violation};
 use runledger_proto::v1;
 
-pub use super::parts::archive::{archive_run, restore_run};
-pub use super::parts::ending::{abort_run, complete_run, fail_run, request_abort};
-pub use super::parts::lease::{claim_run, heartbeat_run, release_run, update_renewal};
-pub use super::parts::redaction::redact_run;
-pub use super::parts::rest::{resume_run, suspend_run};
+pub use super::parts::archive::*;
+pub use super::parts::ending::*;
+pub use super::parts::lease::*;
+pub use super::parts::redaction::*;
+pub use super::parts::rest::*;
 
 /// The command of a `StartRun`. Makes the run's id where the request names none: from `request_id`, else at random.
 ///
