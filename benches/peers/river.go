@@ -92,7 +92,7 @@ func measureRiver(ctx context.Context, set *flag.FlagSet, arguments []string) (R
 	unsubscribe()
 	if err == nil {
 		// The queue is left as it was found: empty.
-		_, err = pool.Exec(ctx, "delete from river_job where state = 'available'")
+		_, err = pool.Exec(ctx, "-- peers.empty\ndelete from river_job where state = 'available'")
 	}
 	if err := errors.Join(err, <-counted); err != nil {
 		return Report{}, err

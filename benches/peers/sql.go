@@ -14,7 +14,7 @@ import (
 
 // The statements are those of `runledger bench --versus`, whose crate says why they are as they are.
 const (
-	schemaStatement = `
+	schemaStatement = `-- peers.schema
 create schema if not exists runledger_bench;
 create table if not exists runledger_bench.druns (
     run_id text collate "C" primary key,
@@ -35,7 +35,7 @@ create table if not exists runledger_bench.devents (
     unique (run_id, revision)
 )`
 
-	startStatement = `
+	startStatement = `-- peers.start
 with i as (
     insert into druns (run_id, task_thread_id, status, revision, metadata)
     values ($1, $2, 'RUNNING', 1, $3::text::jsonb)
@@ -43,17 +43,25 @@ with i as (
     returning run_id)
 insert into devents (run_id, revision, event) select run_id, 1, '{"type": "started", "agent": "agent-1"}' from i`
 
-	completeStatement = `
+	completeStatement = `-- peers.complete
 with u as (
     update druns set status = 'COMPLETED', revision = revision + 1, completed_at = now()
     where run_id = $1 and status = 'RUNNING'
     returning run_id, revision)
 insert into devents (run_id, revision, event) select run_id, revision, '{"type": "completed"}' from u`
 
-	lookStatement        = `select status, revision from druns where run_id = $1 for update`
-	insertRunStatement   = `insert into druns (run_id, task_thread_id, status, revision, metadata) values ($1, $2, 'RUNNING', 1, $3::text::jsonb)`
-	completeRunStatement = `update druns set status = 'COMPLETED', revision = $2, completed_at = now() where run_id = $1`
-	insertEventStatement = `insert into devents (run_id, revision, event) values ($1, $2, $3::text::jsonb)`
+	lookStatement = `-- peers.look
+select status, revision from druns where run_id = $1 for update`
+
+	insertRunStatement = `-- peers.insert_run
+insert into druns (run_id, task_thread_id, status, revision, metadata)
+values ($1, $2, 'RUNNING', 1, $3::text::jsonb)`
+
+	completeRunStatement = `-- peers.complete_run
+update druns set status = 'COMPLETED', revision = $2, completed_at = now() where run_id = $1`
+
+	insertEventStatement = `-- peers.insert_event
+insert into devents (run_id, revision, event) values ($1, $2, $3::text::jsonb)`
 )
 
 var errNotWritten = errors.New("a transition was not written: another one came between")
