@@ -28,7 +28,7 @@ use self::counted::Counting;
 use self::gate::Entrance;
 use self::measured::Measuring;
 pub(super) use self::passing::{Answering, Executing};
-use self::passing::{ByFunction, Passing};
+use self::passing::{ByFunction, Nothing, Passing};
 use self::rules::Rules;
 use super::peer::Peer;
 use super::request::{Message, RequestBody};
@@ -49,9 +49,9 @@ pub(super) fn around<B: RequestBody>(
         .layer(Passing(Entrance { gate, peer: peer.clone() }))
         .layer(Passing(Limiting(peer.clone())))
         .layer(Passing(Answers { peer: peer.clone(), streams }))
-        .layer(Passing(ByFunction((), deadline::layer)))
-        .layer(Passing(ByFunction((), traced::layer)))
-        .layer(Passing(ByFunction((), admitted::layer)))
+        .layer(Passing(ByFunction(Nothing, deadline::layer)))
+        .layer(Passing(ByFunction(Nothing, traced::layer)))
+        .layer(Passing(ByFunction(Nothing, admitted::layer)))
         .layer(Passing(ByFunction(peer.clone(), received::layer)))
         .layer(Passing(ByFunction(peer.clone(), turn::layer)))
         .service(services)

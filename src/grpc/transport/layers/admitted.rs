@@ -9,12 +9,12 @@ use runledger_proto::methods::Kind;
 use tonic::Status;
 
 use super::super::call::Execution;
-use super::passing::{Executed, Executing};
+use super::passing::{Executed, Executing, Nothing};
 use crate::auth::gate::Denied;
 use crate::wire::problem;
 
 pub(super) fn layer<B, N: Executing<Execution<B>>>(
-    (): &(),
+    _: &Nothing,
     call: Execution<B>,
     next: &mut N,
 ) -> impl Future<Output = Executed> + Send + use<B, N> {

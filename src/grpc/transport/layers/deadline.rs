@@ -7,11 +7,11 @@ use tokio::time::timeout_at;
 use tonic::Status;
 
 use super::super::call::{Deadlines, Execution};
-use super::passing::{Executed, Executing};
+use super::passing::{Executed, Executing, Nothing};
 use crate::wire::problem;
 
 pub(super) fn layer<B, N: Executing<Execution<B>>>(
-    (): &(),
+    _: &Nothing,
     call: Execution<B>,
     next: &mut N,
 ) -> impl Future<Output = Executed> + Send + use<B, N> {

@@ -44,6 +44,10 @@ pub(super) trait Pass<C, N> {
     fn pass(&self, call: C, next: &mut N) -> Self::Future;
 }
 
+/// All that a layer knows that needs the call alone.
+#[derive(Clone, Debug)]
+pub(super) struct Nothing;
+
 /// A layer that is one function of what it knows, of a call, and of what is behind it.
 #[derive(Clone, Debug)]
 pub(super) struct ByFunction<K, F>(pub(super) K, pub(super) F);
