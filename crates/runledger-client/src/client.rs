@@ -115,7 +115,7 @@ impl Client {
     /// There is no answer. Where an earlier attempt may have been applied, the failure of that attempt is given, even
     /// when a later one failed too.
     pub async fn ask<C: Unary>(&mut self, call: &C, deadline: Instant) -> Result<C::Answer, Failure> {
-        self.asked(call, deadline, call.request_id().is_some()).await
+        self.asked(call, deadline, call.has_request_id()).await
     }
 
     /// Makes a call as [`Client::ask`] does, but for the repetition of a call whose outcome stayed open: that is left to

@@ -47,7 +47,12 @@ pub(super) fn source(pool: &DescriptorPool) -> Result<String, String> {
         }
         let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
         let fields: Vec<_> = said.iter().map(|(field, value)| format!("{field}: {value}")).collect();
-        put!(rows, "    Method {{ path: \"{path}\", number: {index}, {} }},", fields.join(", "));
+        let of_commands = commands_of(&method.input()).is_some();
+        put!(
+            rows,
+            "    Method {{ path: \"{path}\", number: {index}, of_commands: {of_commands}, {} }},",
+            fields.join(", ")
+        );
         let arms = by_length.entry(path.len()).or_default();
         put!(arms, "            \"{path}\" => {index},");
         write_request(&mut requests, index, method);
@@ -89,7 +94,7 @@ fn rules_of(method: &MethodDescriptor) -> Result<Rules, String> {
 fn fault_of(method: &MethodDescriptor, said: &Rules) -> Option<&'static str> {
     let options: MethodOptions = method.options().transcode_to().unwrap_or_default();
     let level = options.idempotency_level();
-    let has_id = method.input().get_field_by_name("request_id").is_some();
+    let has_id = method.input().get_field_by_name("request_id").is_some() || commands_of(&method.input()).is_some();
     let is_paged = method.output().get_field_by_name("next_page_token").is_some();
     let is = |kind: &str| said["kind"] == format!("Kind::{kind}");
     let resends = |how: &str| said["resend"] == format!("Resend::{how}");
@@ -97,7 +102,10 @@ fn fault_of(method: &MethodDescriptor, said: &Rules) -> Option<&'static str> {
         (method.is_client_streaming(), "its request is a stream, and the server reads one message"),
         (method.is_server_streaming() != is("Watch"), "a stream of answers, and nothing else, is a KIND_WATCH"),
         (is_paged && !is("Page"), "an answer with a `next_page_token` is of a KIND_PAGE"),
-        (has_id != resends("ByRequestId"), "it is RESEND_BY_REQUEST_ID if its request has a `request_id`"),
+        (
+            has_id != resends("ByRequestId"),
+            "it is RESEND_BY_REQUEST_ID if its request, or each command in it, has a `request_id`",
+        ),
         (level == IdempotencyLevel::NoSideEffects && !resends("Always"), "without side effects, it is RESEND_ALWAYS"),
         (
             level == IdempotencyLevel::IdempotencyUnknown && resends("Always"),
@@ -114,13 +122,32 @@ fn write_request(source: &mut String, index: usize, method: &MethodDescriptor) {
     let (of, answer) = if is_stream { ("Streamed", "Frame") } else { ("Unary", "Answer") };
     put!(source, "impl {of} for v1::{} {{\n    type {answer} = v1::{};", input.name(), output.name());
     put!(source, "    const METHOD: &'static Method = &METHODS[{index}];");
-    if !is_stream && input.get_field_by_name("request_id").is_some() {
+    if let Some(commands) = commands_of(&input) {
+        let arms =
+            commands.iter().map(|command| format!("Command::{}(request) => &request.request_id,", camel(command)));
+        let arms: Vec<_> = arms.collect();
+        put!(source, "    fn has_request_id(&self) -> bool {{");
+        put!(source, "        use v1::run_command::Command;");
+        put!(source, "        self.commands.iter().all(|command| command.command.as_ref().is_some_and(|command| {{");
         put!(
             source,
-            "    fn request_id(&self) -> Option<&str> {{\n        Some(&*self.request_id).filter(|id| !id.is_empty())\n    }}"
+            "            let id = match command {{\n                {}\n            }};",
+            arms.join("\n                ")
         );
+        put!(source, "            !id.is_empty()\n        }}))\n    }}");
+    } else if !is_stream && input.get_field_by_name("request_id").is_some() {
+        put!(source, "    fn has_request_id(&self) -> bool {{\n        !self.request_id.is_empty()\n    }}");
     }
     put!(source, "}}\n");
+    if let Some(commands) = commands_of(&input) {
+        put!(source, "/// The id that makes a repetition of a command the same one.");
+        put!(source, "pub fn request_id_mut(command: &mut v1::run_command::Command) -> &mut String {{");
+        put!(source, "    use v1::run_command::Command;\n    match command {{");
+        for command in commands {
+            put!(source, "        Command::{}(request) => &mut request.request_id,", camel(&command));
+        }
+        put!(source, "    }}\n}}\n");
+    }
     let has = |message: &MessageDescriptor, field| message.get_field_by_name(field).is_some();
     if has(&input, "request_id")
         && has(&input, "expected_revision")
@@ -133,6 +160,18 @@ fn write_request(source: &mut String, index: usize, method: &MethodDescriptor) {
         put!(source, "    fn outcome(answer: &Self::Answer) -> (Option<&v1::Run>, i32) {{");
         put!(source, "        (answer.run.as_ref(), answer.disposition)\n    }}\n}}\n");
     }
+}
+
+/// The names of the commands that a request is a list of; none of a request that is no such list.
+fn commands_of(request: &MessageDescriptor) -> Option<Vec<String>> {
+    let commands = request.get_field_by_name("commands")?;
+    let command = commands.kind().as_message()?.oneofs().next()?;
+    Some(command.fields().map(|field| field.name().to_owned()).collect())
+}
+
+/// `request_abort` as `RequestAbort`.
+fn camel(name: &str) -> String {
+    name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect()
 }
 
 /// An enum of the rules, without the value for what is not said.

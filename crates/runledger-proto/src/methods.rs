@@ -13,6 +13,8 @@ pub struct Method {
     pub path: &'static str,
     /// Its place in [`METHODS`].
     pub number: usize,
+    /// Whether its request is a list of other methods' requests.
+    pub of_commands: bool,
     /// What a caller must be allowed to do.
     pub access: Access,
     /// The kind of its calls.
@@ -36,9 +38,9 @@ pub trait Unary: Message + Default + Clone + 'static {
     /// The method that the request is sent to.
     const METHOD: &'static Method;
 
-    /// The id that makes a repetition the same call.
-    fn request_id(&self) -> Option<&str> {
-        None
+    /// Whether it has an id that makes a repetition the same call; of a list of commands, whether each of them has.
+    fn has_request_id(&self) -> bool {
+        false
     }
 
     /// Whether the request may be sent again without harm: it has no effect, or its `request_id` makes the repetition the
@@ -46,7 +48,7 @@ pub trait Unary: Message + Default + Clone + 'static {
     fn is_repeatable(&self) -> bool {
         match Self::METHOD.resend {
             Resend::Always => true,
-            Resend::ByRequestId => self.request_id().is_some(),
+            Resend::ByRequestId => self.has_request_id(),
             Resend::Never => false,
         }
     }
@@ -97,5 +99,15 @@ mod tests {
         assert!(start.is_repeatable() && !v1::StartRunRequest::default().is_repeatable());
         assert!(v1::GetRunRequest::default().is_repeatable() && v1::HeartbeatRunRequest::default().is_repeatable());
         assert!(!v1::CreateNamespaceRequest::default().is_repeatable());
+        let command = |request_id: &str| v1::RunCommand {
+            command: Some(v1::run_command::Command::Start(v1::StartRunRequest {
+                request_id: request_id.into(),
+                ..Default::default()
+            })),
+        };
+        let list = |commands| v1::ApplyCommandsRequest { commands, view: None };
+        assert!(list(vec![command("a"), command("b")]).is_repeatable());
+        assert!(!list(vec![command("a"), command("")]).is_repeatable());
+        assert!(!list(vec![command("a"), v1::RunCommand::default()]).is_repeatable());
     }
 }
