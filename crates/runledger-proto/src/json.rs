@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use prost::{Message, Name};
+use prost_reflect::prost_types::FileDescriptorSet;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value};
 use prost_types::value::Kind as Dynamic;
 use prost_types::{ListValue, Struct};
@@ -12,8 +13,14 @@ use serde_json::Value as Json;
 
 use crate::FILE_DESCRIPTOR_SET;
 
-static POOL: LazyLock<DescriptorPool> =
-    LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the build made the descriptors"));
+/// Our own messages, and the details of errors that are gRPC's.
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    let mut pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the build made the descriptors");
+    let of_grpc = FileDescriptorSet::decode(tonic_types::pb::FILE_DESCRIPTOR_SET).expect("a library's own descriptors");
+    let mut details = of_grpc.file.into_iter().filter(|file| file.name() == "error_details.proto");
+    details.try_for_each(|file| pool.add_file_descriptor_proto(file)).expect("nothing of ours has these names");
+    pool
+});
 
 /// A message that has a form in JSON: every message of `runledger.v1`.
 pub trait Named: Message + Name {}
@@ -25,6 +32,17 @@ impl<M: Message + Name> Named for M {}
 #[must_use]
 pub fn line<M: Named>(message: &M) -> String {
     written(message, &M::full_name())
+}
+
+/// Reads a message of its `ProtoJSON`. A field that the message does not have is an error.
+///
+/// # Errors
+///
+/// What is wrong, for people.
+pub fn read<M: Named + Default>(json: serde_json::Map<String, Json>) -> Result<M, String> {
+    let descriptor = POOL.get_message_by_name(&M::full_name()).expect("a message of our own protos");
+    let read = DynamicMessage::deserialize(descriptor, Json::Object(json)).map_err(|error| error.to_string())?;
+    read.transcode_to().map_err(|error| error.to_string())
 }
 
 /// A `Struct`, such as `Run.metadata`, on one line.
@@ -132,6 +150,7 @@ fn write_message(json: &mut String, message: &DynamicMessage) {
             let duration = message.transcode_to::<prost_types::Duration>().expect("it has this type");
             write_text(json, &duration.to_string());
         }
+        "google.protobuf.Any" => write_any(json, &message.transcode_to().expect("it has this type")),
         "google.protobuf.Struct" | "google.protobuf.ListValue" => {
             let field = message.descriptor().fields().next().expect("its one field");
             write_value(json, &field, &message.get_field(&field));
@@ -143,15 +162,32 @@ fn write_message(json: &mut String, message: &DynamicMessage) {
         },
         _ => {
             json.push('{');
-            for (index, (field, value)) in message.fields().enumerate() {
-                comma(json, index);
-                write_text(json, field.json_name());
-                json.push(':');
-                write_value(json, &field, value);
-            }
+            write_fields(json, message, 0);
             json.push('}');
         }
     }
+}
+
+/// Writes the fields of a message, behind so many others of the same object.
+fn write_fields(json: &mut String, message: &DynamicMessage, before: usize) {
+    for (index, (field, value)) in message.fields().enumerate() {
+        comma(json, before + index);
+        write_text(json, field.json_name());
+        json.push(':');
+        write_value(json, &field, value);
+    }
+}
+
+/// Writes a message by its type's name. Of a type that this release does not know, the name alone.
+fn write_any(json: &mut String, any: &prost_types::Any) {
+    json.push_str("{\"@type\":");
+    write_text(json, &any.type_url);
+    let name = any.type_url.rsplit('/').next().unwrap_or_default();
+    let known = POOL.get_message_by_name(name);
+    if let Some(message) = known.and_then(|known| DynamicMessage::decode(known, any.value.as_slice()).ok()) {
+        write_fields(json, &message, 1);
+    }
+    json.push('}');
 }
 
 pub(crate) fn write_value(json: &mut String, field: &FieldDescriptor, value: &Value) {
@@ -304,6 +340,29 @@ mod tests {
     fn json_becomes_a_struct_and_comes_back() {
         let json = serde_json::json!({"": [], "null": null, "a": {"b": [1.0, -2.5, "ü", true, {"c": {}}]}});
         assert_eq!(Some(&map(&structure(json.as_object().unwrap()))), json.as_object());
+    }
+
+    #[test]
+    fn an_error_is_shown_with_its_details_by_their_types() {
+        let info = tonic_types::pb::ErrorInfo { reason: "FULL".into(), ..Default::default() };
+        let any =
+            |name: &str, value: Vec<u8>| prost_types::Any { type_url: format!("type.googleapis.com/{name}"), value };
+        let details = vec![any("google.rpc.ErrorInfo", info.encode_to_vec()), any("later.Detail", vec![1, 2])];
+        let error = Some(tonic_types::pb::Status { code: 8, message: "full".into(), details });
+        let result = v1::CommandResult { error, ..Default::default() };
+        let expected = r#"{"error":{"code":8,"message":"full","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"FULL"},{"@type":"type.googleapis.com/later.Detail"}]}}"#;
+        assert_eq!(line(&result), expected);
+    }
+
+    #[test]
+    fn a_message_is_read_of_its_json_and_of_nothing_else() {
+        let start = v1::StartRunRequest { run_id: "a".into(), deferred: true, ..Default::default() };
+        let command = v1::RunCommand { command: Some(v1::run_command::Command::Start(start)) };
+        let map = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text).unwrap();
+        assert_eq!(read(map(&line(&command))), Ok(command));
+        for wrong in [r#"{"start": {"runid": "a"}}"#, r#"{"begin": {}}"#, r#"{"start": {"deferred": "yes"}}"#] {
+            assert!(read::<v1::RunCommand>(map(wrong)).is_err(), "{wrong}");
+        }
     }
 
     #[test]
