@@ -20,6 +20,7 @@ mod recovery;
 mod slots;
 mod unreceived;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -36,11 +37,11 @@ use crate::telemetry::{chain, traces};
 use batch::Queue;
 pub use commit_health::{CommitHealth, CommitOutage};
 use committer::Committer;
-use inlet::{InHand, Inlet, Pending, Rejected};
+use inlet::{InHand, Inlet, Pending, Ticket};
 pub use limits::Limits;
 use slots::Slots;
 pub use unreceived::Unreceived;
-use unreceived::{Awaited, IfUnreceived, ToUnreceived};
+use unreceived::{Awaited, IfUnreceived, Reply, ToUnreceived};
 
 /// The time that a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
@@ -92,6 +93,88 @@ pub struct Unanswered {
     pub commands: usize,
     /// The time that the oldest of them has waited.
     pub oldest: Option<Duration>,
+}
+
+/// A caller's wait for the answer to one command.
+struct Wait {
+    key: RunKey,
+    reply: Awaited,
+    ticket: Ticket,
+}
+
+/// A caller's waits for the answers to a list. The last one is given up first, also where all are: a committer that takes
+/// commands meanwhile takes none whose predecessor was given up.
+struct Waits {
+    waits: VecDeque<Wait>,
+    /// Claims that were answered, until the whole list is.
+    claims: Vec<(Box<IfUnreceived>, Verdict)>,
+}
+
+impl Waits {
+    /// The next command that is answered; none after the last one, and once the time is over.
+    async fn next(&mut self, by: Instant) -> Option<(RunKey, Option<Reply>)> {
+        let wait = self.waits.front_mut()?;
+        let (reply, if_unreceived) = tokio::time::timeout_at(by, wait.reply.kept_answer()).await.ok()?;
+        if let (Some(Ok(verdict)), Some(if_unreceived)) = (&reply, if_unreceived) {
+            self.claims.push((if_unreceived, verdict.clone()));
+        }
+        self.waits.pop_front().map(|wait| (wait.key, reply))
+    }
+
+    /// Gives up all commands that are not answered, and says what is known of each.
+    fn give_up(&mut self, until: AnswerBy) -> Vec<Result<Answer, Failure>> {
+        let mut late: Vec<_> = self.waits.iter_mut().rev().map(|wait| until.passed(wait)).collect();
+        late.reverse();
+        late
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        while let Some(last) = self.waits.pop_back() {
+            drop(last);
+        }
+        for (claim, verdict) in self.claims.drain(..) {
+            claim.lost(&verdict);
+        }
+    }
+}
+
+/// The time by which a command is answered.
+#[derive(Clone, Copy, Debug)]
+struct AnswerBy {
+    by: Instant,
+    /// Whether it is the caller's deadline.
+    is_deadline: bool,
+}
+
+impl AnswerBy {
+    /// # Errors
+    ///
+    /// The deadline has passed.
+    fn new(deadline: Option<Instant>) -> Result<Self, Failure> {
+        let (now, latest) = (Instant::now(), Instant::now() + ANSWER_WAIT_MAX);
+        match deadline {
+            Some(deadline) if deadline <= now => Err(Failure::Deadline),
+            Some(deadline) if deadline <= latest => Ok(Self { by: deadline, is_deadline: true }),
+            Some(_) | None => Ok(Self { by: latest, is_deadline: false }),
+        }
+    }
+
+    /// Gives a command up whose time has passed. It may have been answered just then.
+    fn passed(&self, wait: &mut Wait) -> Result<Answer, Failure> {
+        match (wait.ticket.withdraw(), self.is_deadline) {
+            (false, _) => match wait.reply.answer_now() {
+                Some(Ok(Verdict::Done(disposition, run))) => {
+                    Ok(Answer { current_revision: run.revision, run, disposition, values_redacted: None })
+                }
+                Some(Ok(Verdict::Redacted { .. } | Verdict::Replayed { .. })) | None => Err(Failure::OutcomeUnknown),
+                Some(Err(failure)) => Err(failure),
+            },
+            (true, true) => Err(Failure::Deadline),
+            (true, false) => Err(Failure::StoreUnavailable),
+        }
+    }
 }
 
 /// The way in. Dropping a submitted call's future withdraws it only while it is queued.
@@ -174,33 +257,94 @@ impl Engine {
         self.commit(CallerKey::AUTHORITY, command, deadline).await
     }
 
-    async fn commit(&self, caller: CallerKey, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
-        let key = command.key.clone();
-        let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
-        let answer_by = Instant::now() + ANSWER_WAIT_MAX;
-        let by = deadline.map_or(answer_by, |deadline| deadline.min(answer_by));
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return Err(Failure::Deadline);
+    /// Commits a caller's commands, each by itself, and tells the answers in their order, each once those before it are
+    /// told. Those of one run are decided in their order. All are queued, or none.
+    ///
+    /// # Errors
+    ///
+    /// None of the commands was queued: they wrote nothing.
+    pub async fn submit_all_for(
+        &self,
+        caller: CallerKey,
+        commands: Vec<Command>,
+        deadline: Option<Instant>,
+        mut tell: impl FnMut(Result<Answer, Failure>) + Send,
+    ) -> Result<(), Failure> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Failure::Draining);
         }
+        let until = AnswerBy::new(deadline)?;
+        let mut by_shard: Vec<Vec<Pending>> = self.inlets.iter().map(|_| Vec::new()).collect();
+        let refused: Vec<Arc<AtomicBool>> = self.inlets.iter().map(|_| Arc::default()).collect();
+        let mut waits = Waits { waits: VecDeque::with_capacity(commands.len()), claims: Vec::new() };
+        let since = Instant::now();
+        for command in commands {
+            let shard = usize::from(self.shard_of(&command).0);
+            let (pending, wait) = self.pending(command);
+            by_shard[shard].push(pending.in_list(since, &refused[shard]));
+            waits.waits.push_back(wait);
+        }
+        // What was taken is given back where a later shard has no room.
+        for (inlet, pending) in self.inlets.iter().zip(&mut by_shard).filter(|(_, pending)| !pending.is_empty()) {
+            inlet.reserve(caller, pending)?;
+        }
+        for (inlet, pending) in self.inlets.iter().zip(by_shard) {
+            for pending in pending {
+                inlet.queue(pending);
+            }
+        }
+        while let Some((key, reply)) = waits.next(until.by).await {
+            tell(self.answered(caller, &key, reply, until.by).await);
+        }
+        for late in waits.give_up(until) {
+            tell(late);
+        }
+        waits.claims.clear();
+        Ok(())
+    }
+
+    async fn commit(&self, caller: CallerKey, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
+        let until = AnswerBy::new(deadline)?;
+        let inlet = &self.inlets[usize::from(self.shard_of(&command).0)];
+        let (mut pending, wait) = self.pending(command);
+        inlet.reserve(caller, std::slice::from_mut(&mut pending))?;
+        inlet.queue(pending);
+        self.answer(caller, wait, until).await
+    }
+
+    fn shard_of(&self, command: &Command) -> ids::Shard {
+        ids::shard_of(self.ledger.id, self.ledger.shard_count, &command.key)
+    }
+
+    fn pending(&self, command: Command) -> (Pending, Wait) {
+        let key = command.key.clone();
         let if_unreceived = IfUnreceived::of(&command, &self.unreceived);
         let (pending, reply, ticket) = Pending::new(command, if_unreceived.clone());
-        let mut reply = Awaited::new(reply, if_unreceived);
-        self.inlets[usize::from(shard.0)].offer(caller, pending).map_err(|rejected| match rejected {
-            Rejected::Full { wait } => Failure::Overloaded { wait },
-            Rejected::Closed => Failure::Draining,
-        })?;
-        let verdict = match tokio::time::timeout_at(by, reply.answer()).await {
-            Ok(Ok(verdict)) => verdict?,
-            Ok(Err(_dropped)) => return Err(Failure::OutcomeUnknown),
-            Err(_elapsed) if !ticket.withdraw() => return Err(Failure::OutcomeUnknown),
-            Err(_elapsed) if deadline == Some(by) => return Err(Failure::Deadline),
-            Err(_elapsed) => return Err(Failure::StoreUnavailable),
-        };
-        let (run, disposition, values_redacted) = match verdict {
+        (pending, Wait { key, reply: Awaited::new(reply, if_unreceived), ticket })
+    }
+
+    /// Waits for the answer to a queued command.
+    async fn answer(&self, caller: CallerKey, mut wait: Wait, until: AnswerBy) -> Result<Answer, Failure> {
+        match tokio::time::timeout_at(until.by, wait.reply.answer()).await {
+            Ok(reply) => self.answered(caller, &wait.key, reply, until.by).await,
+            Err(_elapsed) => until.passed(&mut wait),
+        }
+    }
+
+    /// The answer to a command of which the committer has told, or never will.
+    async fn answered(
+        &self,
+        caller: CallerKey,
+        key: &RunKey,
+        reply: Option<Reply>,
+        by: Instant,
+    ) -> Result<Answer, Failure> {
+        let Some(verdict) = reply else { return Err(Failure::OutcomeUnknown) };
+        let (run, disposition, values_redacted) = match verdict? {
             Verdict::Done(disposition, run) => (run, disposition, None),
             Verdict::Redacted { run, values } => (run, Disposition::Applied, Some(values)),
             Verdict::Replayed { revision, current_revision } => {
-                let run = Arc::new(self.replayed(caller, &key, revision, by).await?);
+                let run = Arc::new(self.replayed(caller, key, revision, by).await?);
                 return Ok(Answer { run, disposition: Disposition::Replayed, current_revision, values_redacted: None });
             }
         };

@@ -1,6 +1,6 @@
 //! The commands of one commit: how they are gathered, answered and halved.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -138,7 +138,7 @@ impl Queue {
     /// Publishes the count in hand: a batch. The commands that wait for the next one have their places in the queue.
     fn tell(&self, batch: &[Pending]) {
         let commands = batch.len();
-        let since = batch.first().or(self.waiting.front()).map(|pending| pending.since);
+        let since = batch.iter().chain(&self.waiting).map(|pending| pending.since).min();
         *self.in_hand.lock() = InHand { commands, since };
     }
 
@@ -160,12 +160,38 @@ impl Queue {
         }
     }
 
+    /// Where more commands wait than one commit takes, lets each caller have an equal part of the next one: whoever sends
+    /// many at once is not before those that send one after the other. A caller's commands keep their order.
+    fn share_out(&mut self) {
+        if self.len() <= self.commands_max {
+            return;
+        }
+        self.waiting.extend(std::iter::from_fn(|| self.inlet.try_recv().ok()));
+        let mut callers = HashMap::<_, usize>::new();
+        for pending in &self.waiting {
+            callers.entry(pending.holder).or_default();
+        }
+        if callers.len() == 1 {
+            return;
+        }
+        let part = (self.commands_max / callers.len()).max(1);
+        let (mut behind, mut before) = (VecDeque::new(), VecDeque::with_capacity(self.waiting.len()));
+        for pending in self.waiting.drain(..) {
+            let taken = callers.entry(pending.holder).or_default();
+            *taken += 1;
+            if *taken <= part { before.push_back(pending) } else { behind.push_back(pending) }
+        }
+        before.append(&mut behind);
+        self.waiting = before;
+    }
+
     /// Takes the queued commands, up to the limits, without waiting. A command that has waited for too long is refused:
     /// while more come than can be committed, all would wait for as long as their callers do, and be work for nobody.
     pub(super) fn batch(&mut self) -> Batch {
         let now = Instant::now();
         let is_crowded = self.crowded_since.is_some_and(|since| now - since >= self.limits.crowded_after);
         let wait_max = if is_crowded { self.limits.crowded_wait_max } else { self.limits.wait_max };
+        self.share_out();
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < self.commands_max {
@@ -178,15 +204,20 @@ impl Queue {
                 continue;
             }
             let waited = now - pending.since;
-            if waited > wait_max {
+            // A list is as long as its caller wants, and waits for itself.
+            let wait_max = if pending.is_in_list() { self.limits.wait_max } else { wait_max };
+            if waited > wait_max || pending.goes_with_the_refused() {
                 self.refused += 1;
-                pending.answer(Err(Failure::Overloaded { wait: spread(waited, self.refused) }));
+                pending.refuse(Failure::Overloaded { wait: spread(waited, self.refused) });
             } else {
                 bytes += pending.weight;
                 batch.push(pending);
             }
         }
-        self.crowded_since = if self.len() == 0 { None } else { self.crowded_since.or(Some(now)) };
+        // Lists are not a crowd: who sends one waits for it, and holds up nobody but those who have as much of a commit.
+        let is_left =
+            self.waiting.iter().any(|pending| !pending.is_in_list()) || self.waiting.is_empty() && self.len() > 0;
+        self.crowded_since = if is_left { self.crowded_since.or(Some(now)) } else { None };
         self.tell(&batch);
         record::batch(batch.iter().map(|pending| now - pending.since));
         for pending in &batch {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::unreceived::IfUnreceived;
 use super::{Failure, Limits};
 use crate::domain::{Command, Verdict};
-use crate::fairness::{CallerKey, Share, Shares};
+use crate::fairness::{CallerKey, Party, Share, Shares};
 use crate::telemetry::traces::{self, Span};
 
 /// Commands that each caller may have in a shard's queue, however many callers there are.
@@ -31,10 +31,14 @@ pub(super) struct Pending {
     reply: oneshot::Sender<Result<Verdict, Failure>>,
     if_unreceived: Option<Box<IfUnreceived>>,
     taken: Arc<AtomicBool>,
+    /// Who takes its place, as far as queues tell callers apart.
+    pub(super) holder: Option<Party>,
     /// The place in the queue, until the command is taken.
     place: Option<Share>,
     /// The bytes, until the command is answered.
     bytes: Option<Share>,
+    /// Of a list: whether a command of it was refused here. Those behind it are, too, since one of them may be on its run.
+    list: Option<Arc<AtomicBool>>,
     /// The span of the command's call, where it is recorded.
     pub(super) span: Option<Span>,
 }
@@ -59,9 +63,44 @@ impl Pending {
         let ticket = Ticket(taken.clone());
         let weight = command.weight();
         let (command, since) = (Arc::new(command), Instant::now());
+        let list = None;
         let span = command.trace.filter(|trace| trace.sampled).and_then(|_| traces::current()?.span);
-        let pending = Self { command, weight, since, reply, if_unreceived, taken, place: None, bytes: None, span };
+        let pending = Self {
+            command,
+            weight,
+            since,
+            reply,
+            if_unreceived,
+            taken,
+            holder: None,
+            place: None,
+            bytes: None,
+            list,
+            span,
+        };
         (pending, receiver, ticket)
+    }
+
+    /// Makes it a command of a list, which has come as a whole.
+    pub(super) fn in_list(self, since: Instant, list: &Arc<AtomicBool>) -> Self {
+        Self { since, list: Some(list.clone()), ..self }
+    }
+
+    pub(super) fn is_in_list(&self) -> bool {
+        self.list.is_some()
+    }
+
+    /// Whether it has to be refused with those before it on its list.
+    pub(super) fn goes_with_the_refused(&self) -> bool {
+        self.list.as_ref().is_some_and(|refused| refused.load(Ordering::Relaxed))
+    }
+
+    /// Refuses it before it was in any commit, and with it what is behind it on its list.
+    pub(super) fn refuse(self, why: Failure) {
+        if let Some(list) = &self.list {
+            list.store(true, Ordering::Relaxed);
+        }
+        self.answer(Err(why));
     }
 
     /// Takes the command for a commit. False when its caller withdrew the command or has gone: then the command must
@@ -88,16 +127,6 @@ impl Pending {
     }
 }
 
-/// The reason for which a command was not queued.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Rejected {
-    /// The caller's share of the queue is full, and the commands in the queue wait for about this time.
-    Full {
-        wait: Duration,
-    },
-    Closed,
-}
-
 /// The sending side of a shard's queue.
 pub(super) struct Inlet {
     queue: mpsc::Sender<Pending>,
@@ -122,15 +151,34 @@ impl InHand {
 }
 
 impl Inlet {
-    /// Queues a caller's command, or rejects it at once.
-    pub(super) fn offer(&self, caller: CallerKey, mut pending: Pending) -> Result<(), Rejected> {
-        let full = || Rejected::Full { wait: self.in_hand().wait() };
-        pending.bytes = Some(self.bytes.take(caller, pending.weight).ok_or_else(full)?);
-        pending.place = Some(self.places.take(caller, 1).ok_or_else(full)?);
-        self.queue.try_send(pending).map_err(|error| match error {
-            TrySendError::Full(_) => full(),
-            TrySendError::Closed(_) => Rejected::Closed,
-        })
+    /// Takes places and bytes for a caller's commands, for all or for none.
+    ///
+    /// # Errors
+    ///
+    /// The caller's share has no room for them.
+    pub(super) fn reserve(&self, caller: CallerKey, commands: &mut [Pending]) -> Result<(), Failure> {
+        let full = || Failure::Overloaded { wait: self.in_hand().wait() };
+        let weight = commands.iter().map(|pending| pending.weight).sum();
+        let mut bytes = self.bytes.take(caller, weight).ok_or_else(full)?;
+        let mut places = self.places.take(caller, commands.len()).ok_or_else(full)?;
+        for pending in commands {
+            pending.holder = caller.parties().next();
+            pending.bytes = Some(bytes.split(pending.weight));
+            pending.place = Some(places.split(1));
+        }
+        Ok(())
+    }
+
+    /// Queues a command that has its place.
+    pub(super) fn queue(&self, pending: Pending) {
+        match self.queue.try_send(pending) {
+            Ok(()) => {}
+            // There is as much room as there are places.
+            Err(TrySendError::Full(pending)) => {
+                pending.answer(Err(Failure::Overloaded { wait: self.in_hand().wait() }));
+            }
+            Err(TrySendError::Closed(pending)) => pending.answer(Err(Failure::Draining)),
+        }
     }
 
     /// The number of commands without an answer, and the time since which the oldest of those in hand has waited.

@@ -54,7 +54,7 @@ impl IfUnreceived {
     }
 }
 
-type Reply = Result<Verdict, Failure>;
+pub(super) type Reply = Result<Verdict, Failure>;
 
 /// A caller's wait for its answer. If it is dropped before the answer was taken, the answer is not received: either the
 /// committer finds the caller gone, or the drop sends the claim to the channel.
@@ -68,11 +68,22 @@ impl Awaited {
         Self { reply, if_unreceived }
     }
 
-    /// The answer. May be dropped and asked again.
-    pub(super) async fn answer(&mut self) -> Result<Reply, oneshot::error::RecvError> {
+    /// The answer; none where there will be none. May be dropped and asked again.
+    pub(super) async fn answer(&mut self) -> Option<Reply> {
+        self.kept_answer().await.0
+    }
+
+    /// The same, for a caller that has not received it yet: with the channel for its claim.
+    pub(super) async fn kept_answer(&mut self) -> (Option<Reply>, Option<Box<IfUnreceived>>) {
         let answer = (&mut self.reply).await;
+        (answer.ok(), self.if_unreceived.take())
+    }
+
+    /// The answer, if it is there by now.
+    pub(super) fn answer_now(&mut self) -> Option<Reply> {
+        let answer = self.reply.try_recv().ok()?;
         self.if_unreceived = None;
-        answer
+        Some(answer)
     }
 }
 

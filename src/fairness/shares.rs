@@ -101,6 +101,16 @@ pub struct Share {
     units: usize,
 }
 
+impl Share {
+    /// Takes some of the units apart: a share of their own.
+    #[must_use]
+    pub fn split(&mut self, units: usize) -> Self {
+        assert!(units <= self.units, "a share has no more than was taken");
+        self.units -= units;
+        Self { shares: self.shares.clone(), caller: self.caller, units }
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = self.shares.taken();
@@ -200,6 +210,18 @@ mod tests {
         assert_eq!(one.len(), 50);
         let another = (0..49).filter_map(|_| shares.take(connection(1).proven(&"another"), 1)).collect::<Vec<_>>();
         assert_eq!(another.len(), 49, "on a connection of the first");
+    }
+
+    #[test]
+    fn the_parts_of_a_share_are_given_back_each_by_itself() {
+        let shares = Shares::new(100, 4);
+        let mut whole = shares.take(connection(1), 10).unwrap();
+        let part = whole.split(3);
+        drop(whole);
+        assert_eq!(shares.all(), 3);
+        drop(part);
+        assert_eq!(shares.all(), 0);
+        assert!(shares.taken().by_holder.is_empty());
     }
 
     #[test]

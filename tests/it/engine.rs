@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use runledger::clock::SystemClock;
-use runledger::domain::{Disposition, Shard, Status};
-use runledger::engine::{Engine, Failure, Limits};
+use runledger::domain::{Command, Disposition, Shard, Status};
+use runledger::engine::{Answer, Engine, Failure, Limits};
+use runledger::fairness::CallerKey;
 use runledger::store::leases::OverduePlace;
 use runledger::store::open::{self, Location};
 use runledger::store::{Commits, OpenOptions, Runs as _, Upkeep as _};
@@ -58,6 +59,18 @@ impl Process {
         }
     }
 
+    /// The answers to a list, in its order.
+    async fn list(
+        &self,
+        caller: CallerKey,
+        list: Vec<Command>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<Result<Answer, Failure>>, Failure> {
+        let mut answers = Vec::new();
+        self.engine.submit_all_for(caller, list, deadline, |answer| answers.push(answer)).await?;
+        Ok(answers)
+    }
+
     fn release(&self) {
         self.store.gate.add_permits(1 << 20);
     }
@@ -78,6 +91,82 @@ async fn a_commit_whose_confirmation_was_lost_is_settled_as_applied_once() {
     let answer = process.engine.submit(start("run-1"), None).await.unwrap();
     assert_eq!((answer.disposition, answer.run.revision), (Disposition::Applied, 1.into()));
     assert_eq!(process.commits(), 1, "what was applied is not sent again");
+}
+
+/// The commands of a run's life.
+fn life(run_id: &str) -> [Command; 3] {
+    let step = update(run_id).changing(|fields| fields.workflow_id = Some("another".to_owned()));
+    [start(run_id), step, complete(run_id)]
+}
+
+#[tokio::test]
+async fn a_list_of_commands_is_queued_whole_or_not_at_all() {
+    let process = Process::start_with(Limits { queue_commands_max: 8, ..Limits::default() }).await;
+    process.hold().await;
+    let list = |runs: usize| (0..runs).flat_map(|n| life(&format!("run-{n}"))).collect::<Vec<_>>();
+    let refused = process.list(CallerKey::AUTHORITY, list(20), None).await;
+    assert!(matches!(refused, Err(Failure::Overloaded { .. })), "{refused:?}");
+    assert_eq!(process.engine.unanswered().iter().map(|shard| shard.commands).sum::<usize>(), 1, "the caught one");
+    let (answers, ()) = tokio::join!(biased;
+        process.list(CallerKey::AUTHORITY, list(2), None),
+        async { process.release() },
+    );
+    for (answer, revision) in answers.unwrap().into_iter().zip([1, 2, 3, 1, 2, 3]) {
+        assert_eq!(answer.unwrap().run.revision.get(), revision);
+    }
+    assert_eq!(process.revision("run-2").await, None, "nothing of what was refused is there");
+}
+
+#[tokio::test]
+async fn of_a_crowded_queue_each_caller_has_a_part_of_the_next_commit() {
+    let process = Process::start_with(Limits { batch_commands_max: 8, ..Limits::default() }).await;
+    process.hold().await;
+    let held = process.commits();
+    let many = (0..40).flat_map(|n| life(&format!("run-{n}"))).collect();
+    let list = process.list(CallerKey::of(1, None), many, None);
+    let single = async {
+        let answer = process.engine.submit_for(CallerKey::of(2, None), start("one"), None).await;
+        (answer.unwrap().run.revision.get(), process.commits())
+    };
+    let (answers, (revision, commits), ()) = tokio::join!(biased; list, single, async { process.release() });
+    assert!(answers.unwrap().iter().all(Result::is_ok), "the commands of the list keep their order");
+    assert_eq!(revision, 1);
+    assert!(commits <= held + 3 && process.commits() >= held + 15, "{commits} of {}", process.commits());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_whose_time_is_over_is_given_up_from_its_end() {
+    let process = Process::start_with(Limits { batch_commands_max: 2, ..Limits::default() }).await;
+    process.hold().await;
+    let deadline = Some(Instant::now() + Duration::from_millis(500));
+    let list = (0..20).flat_map(|n| life(&format!("run-{n}"))).collect();
+    let answers = process.list(CallerKey::AUTHORITY, list, deadline).await.unwrap();
+    assert!(answers.iter().all(|answer| *answer == Err(Failure::Deadline)), "{answers:?}");
+    let before = process.commits();
+    process.release();
+    process.engine.submit(start("after"), None).await.unwrap();
+    assert_eq!(process.commits(), before + 1, "what was given up is in no commit");
+    assert_eq!(process.revision("run-0").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_list_that_waits_for_too_long_no_command_goes_before_one_that_was_refused() {
+    let limits = Limits { batch_commands_max: 2, wait_max: Duration::from_millis(20), ..Limits::default() };
+    let process = Process::start_with(limits).await;
+    for round in 0..20 {
+        process.hold().await;
+        let list: Vec<_> = (0..10).flat_map(|n| life(&format!("run-{round}-{n}"))).collect();
+        let held = async {
+            tokio::time::sleep(Duration::from_millis(round)).await;
+            process.release();
+        };
+        let (answers, ()) = tokio::join!(biased; process.list(CallerKey::AUTHORITY, list, None), held);
+        let answers = answers.unwrap();
+        for run in answers.chunks(3) {
+            let done = run.iter().take_while(|answer| answer.is_ok()).count();
+            assert!(run[done..].iter().all(|answer| matches!(answer, Err(Failure::Overloaded { .. }))), "{run:?}");
+        }
+    }
 }
 
 #[tokio::test]
