@@ -1,6 +1,7 @@
 //! The authority's calls, without a transport: a caller's request in, an answer or a [`Problem`] out, deadlines and
 //! turns included. Every face stands on it: gRPC is one.
 
+mod apply_commands;
 mod before;
 mod claim_next;
 mod heartbeat;

@@ -5,6 +5,7 @@
 
 pub mod answer;
 pub mod codec;
+pub mod commands;
 pub mod cursor;
 mod frames;
 pub mod identity;

@@ -1,5 +1,7 @@
 //! The calls about lifecycles, and the lifecycles that are built in.
 
+use std::collections::BTreeMap;
+
 use super::{Authority, Call, unlisted};
 use crate::declaration;
 use crate::domain::{
@@ -94,16 +96,47 @@ impl Authority {
     /// The lifecycle was not put, or nobody knows.
     pub(super) async fn puts_built_in(&self, command: &Command, refusal: &Refusal) -> Result<bool, Problem> {
         let Refusal::LifecycleNotFound { lifecycle, .. } = refusal else { return Ok(false) };
-        let Some(source) = declaration::built_in(&lifecycle.name) else { return Ok(false) };
+        self.put_as_built_in(&command.key.namespace, &lifecycle.name).await
+    }
+
+    /// Puts the lifecycle that is built in, that a command starts with, and that its namespace lacks: before the command is
+    /// queued, for one that would be sent again would go behind the commands on its run that follow it. `looked_at` has
+    /// what came of those that other commands of the same call start with.
+    ///
+    /// # Errors
+    ///
+    /// It was not put, or nobody knows.
+    pub(super) async fn put_before(
+        &self,
+        command: &Command,
+        looked_at: &mut BTreeMap<String, Result<(), Problem>>,
+    ) -> Result<(), Problem> {
+        let Some(LifecycleName { name, .. }) = built_in_of(command) else { return Ok(()) };
+        if let Some(put) = looked_at.get(name) {
+            return put.clone();
+        }
+        let (namespace, newest) = (&command.key.namespace, LifecycleName { name: name.clone(), version: None });
+        let put = match self.version(namespace, &newest).await {
+            Ok(None) => self.put_as_built_in(namespace, name).await.map(drop),
+            Ok(Some(_)) => Ok(()),
+            Err(problem) => Err(problem),
+        };
+        looked_at.insert(name.clone(), put.clone());
+        put
+    }
+
+    /// Puts a lifecycle as it is built in; false where none of that name is.
+    async fn put_as_built_in(&self, namespace: &Namespace, name: &str) -> Result<bool, Problem> {
+        let Some(source) = declaration::built_in(name) else { return Ok(false) };
         let declared = declaration::read(source).expect("a test reads each one that is built in");
         let fields = declared.not_enforced();
         if !fields.is_empty() {
             // As GetLifecycle shows it: it is built in, and not put.
-            let lifecycle = LifecycleId { name: lifecycle.name.clone(), version: 0 };
+            let lifecycle = LifecycleId { name: name.to_owned(), version: 0 };
             return Err(problem::refusal(&Refusal::LifecycleUnsupported { lifecycle, fields }));
         }
         self.put(&PutLifecycle {
-            namespace: command.key.namespace.clone(),
+            namespace: namespace.clone(),
             lifecycle: declared,
             source: source.to_owned(),
             by: Principal::authority(),
@@ -147,9 +180,10 @@ fn built_in(name: &LifecycleName) -> Option<v1::Lifecycle> {
     Some(v1::Lifecycle { name, version, declaration, created_at: None, created_by: None })
 }
 
-/// Whether a command starts a run with a lifecycle that is built in: its newest version, or its first.
-pub(super) fn names_built_in(command: &Command) -> bool {
-    let Ask::Start(Start { position, .. }) = &command.ask else { return false };
-    let Some(LifecycleName { name, version }) = &position.lifecycle else { return false };
-    version.is_none_or(|version| version == 1) && declaration::built_in(name).is_some()
+/// The lifecycle that is built in with which a command starts a run: its newest version, or its first.
+pub(super) fn built_in_of(command: &Command) -> Option<&LifecycleName> {
+    let Ask::Start(Start { position, .. }) = &command.ask else { return None };
+    let asked = position.lifecycle.as_ref()?;
+    let is_first = asked.version.is_none_or(|version| version == 1);
+    (is_first && declaration::built_in(&asked.name).is_some()).then_some(asked)
 }

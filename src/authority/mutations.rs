@@ -2,11 +2,13 @@
 
 use uuid::Uuid;
 
-use super::lifecycles::names_built_in;
+use super::lifecycles::built_in_of;
 use super::{Authority, Call};
 use crate::auth::Caller;
 use crate::domain::{Command, Violation};
 use crate::engine::Failure;
+use crate::fairness::CallerKey;
+use crate::store::attached::Attached;
 use crate::telemetry::traces;
 use crate::wire::problem::{self, Problem};
 use crate::wire::request;
@@ -81,11 +83,10 @@ impl Authority {
         let mut command = command(call.message, &call.caller, self.store.ledger().id).map_err(problem::invalid)?;
         command.trace = call.trace;
         traces::current_run(&command.key.namespace, &command.key.run_id);
-        may_name(&call.caller, &command)?;
-        let _turn = self.before(call.key, &mut command).await?;
+        let _turn = self.ready(&call.caller, call.key, &mut command).await?;
         let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
         // A lifecycle that is built in is put when a start first names it; no other command is sent again.
-        let again = names_built_in(&command).then(|| command.clone());
+        let again = built_in_of(&command).map(|_name| command.clone());
         let mut answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
         if let (Err(Failure::Refused(refusal)), Some(command)) = (&answer, again)
             && self.puts_built_in(&command, refusal).await?
@@ -100,6 +101,22 @@ impl Authority {
             current_revision: answer.current_revision.into(),
             values_redacted: answer.values_redacted,
         })
+    }
+
+    /// Makes a command ready to be queued. Answers with the turn in which it is to be committed, if such commands are
+    /// committed in turns.
+    ///
+    /// # Errors
+    ///
+    /// The caller may not give the command, or its turn did not come.
+    pub(super) async fn ready(
+        &self,
+        caller: &Caller,
+        key: CallerKey,
+        command: &mut Command,
+    ) -> Result<Option<Attached>, Problem> {
+        may_name(caller, command)?;
+        self.before(key, command).await
     }
 }
 

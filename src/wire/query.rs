@@ -65,18 +65,7 @@ pub fn list_runs(request: v1::ListRunsRequest) -> Result<RunList, Vec<Violation>
     let mut violations = Violations::default();
     let filter = filter(request.filter, Some(false), &mut violations);
     let page_size = page_size(request.page_size, RUNS_PAGE_SIZE_DEFAULT, &mut violations);
-    let full = match v1::RunView::try_from(request.view) {
-        Ok(v1::RunView::Unspecified | v1::RunView::Basic) => false,
-        Ok(v1::RunView::Full) => true,
-        Ok(v1::RunView::Whole) => {
-            violations.push("view", "RUN_VIEW_WHOLE is for GetRun alone");
-            false
-        }
-        Err(_) => {
-            violations.push("view", format!("{} is not a value of RunView", request.view));
-            false
-        }
-    };
+    let full = is_full(request.view, &mut violations);
     violations.settle(RunList { filter, page_size, full })
 }
 
@@ -169,6 +158,22 @@ pub struct RunAsked {
     pub queue_label: Option<String>,
     /// How much of the run.
     pub view: v1::RunView,
+}
+
+/// Whether runs are shown with their metadata, by the number of a view of many.
+pub(super) fn is_full(view: i32, violations: &mut Violations) -> bool {
+    match v1::RunView::try_from(view) {
+        Ok(v1::RunView::Unspecified | v1::RunView::Basic) => false,
+        Ok(v1::RunView::Full) => true,
+        Ok(v1::RunView::Whole) => {
+            violations.push("view", "RUN_VIEW_WHOLE is for GetRun alone");
+            false
+        }
+        Err(_) => {
+            violations.push("view", format!("{view} is not a value of RunView"));
+            false
+        }
+    }
 }
 
 /// The question of a `GetRun`.

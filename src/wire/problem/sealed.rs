@@ -80,10 +80,24 @@ impl Problem {
         self.reason
     }
 
-    /// The text for people, and the encoded `google.rpc.Status` with all details. Details of valid values fit, as a
+    /// The same problem without details but its reason.
+    #[must_use]
+    pub fn reason_alone(&self) -> Self {
+        Self { metadata: BTreeMap::new(), details: Vec::new(), ..self.clone() }
+    }
+
+    /// The text for people, and the encoded `google.rpc.Status` with all details.
+    #[must_use]
+    pub fn encoded(self) -> (String, Vec<u8>) {
+        let rpc = self.into_rpc_status();
+        let details = rpc.encode_to_vec();
+        (rpc.message, details)
+    }
+
+    /// The `google.rpc.Status` with all details, of which the `ErrorInfo` is the first. Details of valid values fit, as a
     /// test holds; should one not, the last are left out rather than the whole answer lost on its way.
     #[must_use]
-    pub fn encoded(mut self) -> (String, Vec<u8>) {
+    pub fn into_rpc_status(mut self) -> tonic_types::pb::Status {
         cut(&mut self.message, MESSAGE_BYTES_MAX);
         let mut rpc = self.rpc_status();
         while rpc.encoded_len() > DETAILS_BYTES_MAX && rpc.details.len() > 1 {
@@ -94,8 +108,7 @@ impl Problem {
             self.details.clear();
             rpc = self.rpc_status();
         }
-        let details = rpc.encode_to_vec();
-        (self.message, details)
+        rpc
     }
 
     fn rpc_status(&self) -> tonic_types::pb::Status {
