@@ -26,6 +26,9 @@ pub(in crate::grpc) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// costs more to decode than the two bytes that it may have on the wire.
 const FIELDS_MAX: usize = 1_024;
 
+/// Fields of a list of commands, with those of the commands. A thousand commands have room for 30 each.
+const COMMANDS_FIELDS_MAX: usize = 32 * FIELDS_MAX;
+
 /// The flag and the length in front of a message.
 const PREFIX_BYTES: usize = 5;
 
@@ -83,8 +86,12 @@ impl<B: RequestBody> Body for Message<B> {
 /// # Errors
 ///
 /// The body is not one message, is too large, or does not come. Where a body breaks off, nobody reads the answer.
-pub(super) async fn receive(body: impl RequestBody, peer: &Arc<Peer>) -> Result<(Bytes, RequestBytes), Status> {
-    let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None };
+pub(super) async fn receive(
+    body: impl RequestBody,
+    of_commands: bool,
+    peer: &Arc<Peer>,
+) -> Result<(Bytes, RequestBytes), Status> {
+    let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None, of_commands };
     match timeout(ARRIVAL_WAIT_MAX, arriving.rest(body)).await {
         Ok(received) => received,
         Err(_elapsed) => Err(problem::arrived_too_slowly(ARRIVAL_WAIT_MAX).into()),
@@ -98,6 +105,8 @@ struct Arriving {
     held: RequestBytes,
     /// Known once the prefix has come.
     whole_bytes: Option<usize>,
+    /// Whether the message is a list of other methods' requests.
+    of_commands: bool,
 }
 
 impl Arriving {
@@ -109,16 +118,16 @@ impl Arriving {
                 self.add(&data)?;
             }
         }
-        let Self { body, held, whole_bytes } = self;
+        let Self { body, held, whole_bytes, of_commands } = self;
         match whole_bytes {
             None => Err(malformed("the body has no message")),
             Some(whole) if body.len() < whole => {
                 Err(malformed(format!("the body ends after {} of its message's {whole} bytes", body.len())))
             }
-            Some(_) if has_many_fields(&body[PREFIX_BYTES..]) => {
-                Err(malformed(format!("has more than {FIELDS_MAX} fields")))
-            }
-            Some(_) => Ok((body.freeze(), held)),
+            Some(_) => match excess(&body[PREFIX_BYTES..], of_commands) {
+                Some(excess) => Err(malformed(excess)),
+                None => Ok((body.freeze(), held)),
+            },
         }
     }
 
@@ -144,16 +153,37 @@ impl Arriving {
     }
 }
 
-/// Whether a message has more than [`FIELDS_MAX`] fields. Bytes that are no message have none: the decoder refuses
-/// them.
-fn has_many_fields(mut message: &[u8]) -> bool {
-    (0..FIELDS_MAX).all(|_| field(&mut message).is_some()) && !message.is_empty()
+/// What a message has too much of. Bytes that are no message have no fields: the decoder refuses them.
+fn excess(message: &[u8], of_commands: bool) -> Option<String> {
+    let (mut left, mut left_of_all) = (FIELDS_MAX, COMMANDS_FIELDS_MAX);
+    if !count(message, 0, &mut left) {
+        return Some(format!("has more than {FIELDS_MAX} fields"));
+    }
+    // A command is a message within a message of the list.
+    (of_commands && !count(message, 2, &mut left_of_all))
+        .then(|| format!("has more than {COMMANDS_FIELDS_MAX} fields, with those of its commands"))
 }
 
-/// Goes past one field, whose tag says how its end is found.
-fn field(message: &mut &[u8]) -> Option<()> {
-    let passed = match varint(message)? & 7 {
-        0 => return varint(message).map(drop),
+/// Counts the fields of a message, and of the messages that are so many levels within it. False where there are more than
+/// are `left`.
+fn count(mut message: &[u8], levels: usize, left: &mut usize) -> bool {
+    while let Some(inside) = field(&mut message) {
+        if *left == 0 {
+            return false;
+        }
+        *left -= 1;
+        if levels > 0 && !count(inside, levels - 1, left) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Goes past one field, whose tag says how its end is found, and gives what is within it.
+fn field<'a>(message: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let tag = varint(message)?;
+    let passed = match tag & 7 {
+        0 => return varint(message).map(|_number| [].as_slice()),
         1 => 8,
         2 => usize::try_from(varint(message)?).ok()?,
         5 => 4,
@@ -161,8 +191,9 @@ fn field(message: &mut &[u8]) -> Option<()> {
         3 | 4 => 0,
         _ => return None,
     };
-    *message = message.get(passed..)?;
-    Some(())
+    let (within, rest) = message.split_at_checked(passed)?;
+    *message = rest;
+    Some(if tag & 7 == 2 { within } else { &[] })
 }
 
 fn varint(message: &mut &[u8]) -> Option<u64> {
@@ -186,24 +217,45 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
-    use runledger_proto::v1::{StartRunRequest, UpdateRunRequest};
+    use runledger_proto::v1::{self, StartRunRequest, UpdateRunRequest};
 
     #[test]
     fn a_message_of_too_many_fields_is_known_before_it_is_decoded() {
         let with = |count: usize| {
             UpdateRunRequest { remove_labels: vec!["k".into(); count], ..UpdateRunRequest::default() }.encode_to_vec()
         };
-        assert!(!has_many_fields(&with(FIELDS_MAX)));
-        assert!(has_many_fields(&with(FIELDS_MAX + 1)));
+        assert_eq!(excess(&with(FIELDS_MAX), false), None);
+        assert!(excess(&with(FIELDS_MAX + 1), false).is_some());
         let mixed = StartRunRequest {
             task_thread_id: "t".repeat(300),
             expected_revision: Some(u64::MAX),
             labels: (0..FIELDS_MAX).map(|n| (n.to_string(), String::new())).collect(),
             ..StartRunRequest::default()
         };
-        assert!(has_many_fields(&mixed.encode_to_vec()));
+        assert!(excess(&mixed.encode_to_vec(), false).is_some());
         for noise in [&[][..], &[0xff; 20], &[0x0a, 0xff], &[7; 4_000], &[0x09; 4]] {
-            assert!(!has_many_fields(noise), "{noise:?}");
+            assert_eq!((excess(noise, false), excess(noise, true)), (None, None), "{noise:?}");
         }
+    }
+
+    #[test]
+    fn the_fields_of_commands_count_as_those_of_the_list() {
+        let update = |fields: usize| v1::RunCommand {
+            command: Some(v1::run_command::Command::Update(UpdateRunRequest {
+                remove_labels: vec!["k".into(); fields],
+                ..UpdateRunRequest::default()
+            })),
+        };
+        let of = |commands: usize, fields: usize| {
+            v1::ApplyCommandsRequest { commands: vec![update(fields); commands], view: None }.encode_to_vec()
+        };
+        let most = COMMANDS_FIELDS_MAX / 1_000 - 2;
+        assert_eq!(excess(&of(1_000, most), true), None);
+        assert!(excess(&of(1_000, most + 1), true).is_some());
+        assert!(excess(&of(FIELDS_MAX + 1, 0), true).is_some());
+        // The same field of a command many times over, each of them empty: the last one counts, and all are decoded.
+        let repeated = [10, 240, 2].into_iter().chain([10, 0].repeat(184)).collect::<Vec<u8>>();
+        let all = repeated.repeat(200);
+        assert!(excess(&all, true).is_some(), "{} bytes", all.len());
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use http::Request;
+use runledger_proto::methods;
 
 use super::super::call::{Execution, Received};
 use super::super::peer::Peer;
@@ -17,11 +18,12 @@ pub(super) fn layer<B: RequestBody, N: Executing<Received<B>>>(
 ) -> impl Future<Output = Executed> + Send + use<B, N> {
     let (head, body) = request.into_parts();
     let (peer, mut next) = (peer.clone(), next.clone());
+    let of_commands = methods::of(head.uri.path()).is_some_and(|method| method.of_commands);
     async move {
         let (message, _counted) = if head.uri.path().starts_with("/grpc.reflection.") {
             (Message::Stream(body), None)
         } else {
-            match request::receive(body, &peer).await {
+            match request::receive(body, of_commands, &peer).await {
                 Ok((whole, counted)) => (Message::Whole(Some(whole)), Some(counted)),
                 Err(refused) => return Ok(refused.into_http()),
             }
