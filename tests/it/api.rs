@@ -7,6 +7,7 @@ mod behind;
 mod caller;
 mod check;
 mod checkpoints;
+mod commands;
 mod contents;
 mod deadlines;
 mod firehose;
@@ -82,6 +83,9 @@ behaviours! { on_any_store:
         an_unknown_enum_value_is_refused
         headers_are_validated
         an_agent_with_any_id_can_act
+    ]
+    commands: [
+        a_list_of_commands_is_validated_whole
     ]
     check: [
         a_check_is_validated_whole
@@ -293,6 +297,16 @@ behaviours! { on_one_or_two_servers:
         a_call_is_replayed_while_others_follow
         the_same_id_for_another_request_is_refused
     ]
+    commands: [
+        each_command_has_the_answer_of_its_own_call
+        commands_on_one_run_are_decided_in_their_order
+        of_a_thousand_commands_five_hundred_may_be_refused_for_each_reason
+        of_two_lists_on_the_same_runs_each_command_is_decided_once
+        a_list_that_is_sent_again_is_replayed_command_by_command
+        what_a_list_whose_caller_is_gone_has_done_is_told_by_the_same_list
+        runs_are_shown_as_far_as_an_answer_has_room
+        a_lifecycle_that_is_built_in_is_put_before_the_commands_that_need_it
+    ]
     races: [
         concurrent_updates_of_disjoint_keys_are_all_kept
         one_of_complete_abort_and_fail_wins_and_the_losers_leave_no_trace
@@ -336,6 +350,66 @@ behaviours! { on_one_or_two_servers:
     ]
 }
 
+// What one command in a list may be, and what becomes of it, is what holds of its own call.
+behaviours! { as_commands:
+    matrix: [
+        every_status_answers_every_mutation
+    ]
+    order: [
+        the_request_comes_before_the_replay
+        the_request_comes_before_existence
+        the_replay_comes_before_identity
+        the_replay_comes_before_ownership
+        the_replay_comes_before_the_expected_revision
+        existence_comes_before_ownership_and_the_expected_revision
+        a_start_of_no_run_must_expect_none
+        identity_comes_before_the_expected_revision
+        identity_comes_before_the_transition
+        ownership_comes_before_the_expected_revision
+        ownership_comes_before_the_no_op_and_the_transition
+        the_expected_revision_comes_before_the_no_op
+        the_expected_revision_comes_before_the_transition
+    ]
+    start: [
+        a_start_creates_the_run_as_it_was_asked_for
+        another_identity_is_a_conflict
+        a_start_of_a_pending_run_takes_over_what_it_names
+        the_acting_agent_becomes_the_owner
+        without_any_id_every_start_is_a_run_of_its_own
+        a_request_id_without_a_run_id_makes_one_run_on_any_replica
+    ]
+    ownership: [
+        the_owner_and_who_names_no_agent_may_do_everything
+        another_agent_may_not_update_complete_or_fail
+        every_event_tells_who_made_it
+    ]
+    updates: [
+        metadata_is_a_merge_patch
+        absent_fields_stay_and_empty_ones_clear
+        labels_merge_key_by_key
+        an_update_that_changes_nothing_makes_no_event
+    ]
+    replays: [
+        an_applied_call_is_replayed_with_the_run_as_then
+        a_call_is_replayed_while_others_follow
+        the_same_id_for_another_request_is_refused
+        one_id_serves_one_run_only
+    ]
+    races: [
+        concurrent_updates_of_disjoint_keys_are_all_kept
+        one_of_complete_abort_and_fail_wins_and_the_losers_leave_no_trace
+        a_repeated_nameless_start_meets_itself
+    ]
+    limits: [
+        texts_are_limited_in_bytes
+        metadata_is_limited_in_bytes_after_the_merge
+    ]
+    malformed: [
+        one_answer_names_every_violation
+        of_many_violations_20_are_listed_and_the_rest_counted
+    ]
+}
+
 behaviours! { on_postgres:
     deadlines: [
         a_read_whose_deadline_passes_says_so
@@ -350,3 +424,4 @@ on_one_or_two_servers!(sqlite_alone, Sqlite);
 on_one_or_two_servers!(postgres_alone, Postgres);
 on_one_or_two_servers!(replicas, Replicas);
 on_postgres!(held, Postgres);
+as_commands!(commands_of_one, Commands);

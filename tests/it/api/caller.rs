@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use crate::support::everywhere::Wire;
 use prost::Message as _;
+use runledger_proto::v1::run_command::Command;
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use runledger_proto::v1::{
     self, AbortRunRequest, CheckTransitionRequest, CheckTransitionResponse, CompleteRunRequest, Disposition,
-    FailRunRequest, GetRunRequest, ListRunEventsRequest, Run, RunEvent, RunStatus, StartRunRequest, UpdateRunRequest,
-    WatchRunRequest,
+    FailRunRequest, GetRunRequest, ListRunEventsRequest, Run, RunCommand, RunEvent, RunStatus, RunView,
+    StartRunRequest, UpdateRunRequest, WatchRunRequest,
 };
 use tokio::time::{Instant, sleep};
 use tonic::metadata::{MetadataMap, MetadataValue};
@@ -92,6 +93,19 @@ impl From<FailRunRequest> for Ask {
     }
 }
 
+impl From<Ask> for RunCommand {
+    fn from(ask: Ask) -> Self {
+        let command = match ask {
+            Ask::Start(request) => Command::Start(request),
+            Ask::Update(request) => Command::Update(request),
+            Ask::Complete(request) => Command::Complete(request),
+            Ask::Abort(request) => Command::Abort(request),
+            Ask::Fail(request) => Command::Fail(request),
+        };
+        Self { command: Some(command) }
+    }
+}
+
 impl Ask {
     /// One of each kind, that a run in a fitting status accepts.
     pub(crate) fn each(run_id: &str) -> [Self; 6] {
@@ -163,11 +177,30 @@ macro_rules! done {
     }};
 }
 
+/// A command's result as the answer of its own call: with the run, or with the error's status.
+#[expect(clippy::disallowed_methods, reason = "the server has made the error, and no status of it")]
+pub(crate) fn done(result: v1::CommandResult) -> Result<Done, Status> {
+    if let Some(error) = result.error {
+        assert_eq!((result.disposition, result.revision), (0, 0), "nothing was done");
+        let details = error.encode_to_vec().into();
+        return Err(Status::with_details(error.code.into(), error.message, details));
+    }
+    let (disposition, current_revision) = (result.disposition(), result.current_revision);
+    let run = result.run.clone().expect("the run was asked for");
+    let lease_epoch = run.lease.as_ref().map_or(0, |lease| lease.epoch);
+    assert_eq!((result.run_id.as_str(), result.revision), (run.run_id.as_str(), run.revision));
+    assert_eq!((result.status, result.lease_epoch), (run.status, lease_epoch));
+    assert_eq!(result.abort_requested, run.abort_request.is_some());
+    Ok(Done { run, disposition, current_revision })
+}
+
 /// A client that calls a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) grpc: RunServiceClient<Wire>,
     metadata: MetadataMap,
+    /// Whether each change is sent as a command.
+    by_commands: bool,
 }
 
 impl Caller {
@@ -176,7 +209,12 @@ impl Caller {
     }
 
     pub(crate) fn on(channel: Wire) -> Self {
-        Self { grpc: RunServiceClient::new(channel), metadata: MetadataMap::new() }
+        Self { grpc: RunServiceClient::new(channel), metadata: MetadataMap::new(), by_commands: false }
+    }
+
+    /// The same caller, which sends each change as a command.
+    pub(crate) fn by_commands(self) -> Self {
+        Self { by_commands: true, ..self }
     }
 
     /// The same caller, naming an acting agent.
@@ -202,13 +240,29 @@ impl Caller {
 
     pub(crate) async fn call(&self, ask: impl Into<Ask>) -> Result<Done, Status> {
         let mut grpc = self.grpc.clone();
-        match ask.into() {
+        let ask = ask.into();
+        if self.by_commands {
+            let results = self.apply_commands([ask], Some(RunView::Full)).await?.results;
+            return done(results.into_iter().next().expect("a result for each command"));
+        }
+        match ask {
             Ask::Start(message) => done!(grpc.start_run(self.request(message)).await),
             Ask::Update(message) => done!(grpc.update_run(self.request(message)).await),
             Ask::Complete(message) => done!(grpc.complete_run(self.request(message)).await),
             Ask::Abort(message) => done!(grpc.abort_run(self.request(message)).await),
             Ask::Fail(message) => done!(grpc.fail_run(self.request(message)).await),
         }
+    }
+
+    /// One call for many changes.
+    pub(crate) async fn apply_commands(
+        &self,
+        asks: impl IntoIterator<Item = impl Into<RunCommand>>,
+        view: Option<RunView>,
+    ) -> Result<v1::ApplyCommandsResponse, Status> {
+        let commands = asks.into_iter().map(Into::into).collect();
+        let request = v1::ApplyCommandsRequest { commands, view: view.map(Into::into) };
+        Ok(self.grpc.clone().apply_commands(self.request(request)).await?.into_inner())
     }
 
     /// A call that must succeed. A server that is overloaded, as it may be on a busy machine, has written nothing,

@@ -1,4 +1,5 @@
-//! The servers that a test of the API calls: one on SQLite, one on Postgres, or two on one Postgres database.
+//! The servers that a test of the API calls: one on SQLite, one on Postgres, or two on one Postgres database; and one on
+//! SQLite whose callers send each change as the one command of an `ApplyCommands`.
 
 use std::process::{Child, Command, Stdio};
 
@@ -13,6 +14,7 @@ use crate::support::server::{self, Server};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
+    Commands,
     Postgres,
     Replicas,
 }
@@ -29,7 +31,7 @@ impl Place {
         static SQLITE: OnceCell<Kept> = OnceCell::const_new();
         static POSTGRES: OnceCell<Kept> = OnceCell::const_new();
         let kept = match kind {
-            Kind::Sqlite => SQLITE.get_or_init(|| Kept::start(kind)).await,
+            Kind::Sqlite | Kind::Commands => SQLITE.get_or_init(|| Kept::start(Kind::Sqlite)).await,
             Kind::Postgres | Kind::Replicas => POSTGRES.get_or_init(|| Kept::start(Kind::Replicas)).await,
         };
         let mut addresses: Vec<String> = kept.own.servers.iter().map(|server| server.address().to_owned()).collect();
@@ -41,12 +43,16 @@ impl Place {
 
     /// A caller on a connection of its own to the first server.
     pub(crate) async fn caller(&self) -> Caller {
-        Caller::at(&self.addresses[0]).await
+        self.sending(Caller::at(&self.addresses[0]).await)
+    }
+
+    fn sending(&self, caller: Caller) -> Caller {
+        if self.kind == Kind::Commands { caller.by_commands() } else { caller }
     }
 
     /// A caller to the other server; where there is one server only, on another connection to it.
     pub(crate) async fn other(&self) -> Caller {
-        Caller::at(&self.addresses[self.addresses.len() - 1]).await
+        self.sending(Caller::at(&self.addresses[self.addresses.len() - 1]).await)
     }
 
     pub(crate) async fn channel(&self) -> crate::support::everywhere::Wire {
@@ -76,7 +82,7 @@ pub(crate) struct Own {
 impl Own {
     pub(crate) async fn start(kind: Kind) -> Self {
         let mut own = match kind {
-            Kind::Sqlite => {
+            Kind::Sqlite | Kind::Commands => {
                 let directory = tempfile::tempdir().unwrap();
                 let store = format!("sqlite:{}/ledger.db", directory.path().display());
                 Self { servers: Vec::new(), store, database: None, directory: Some(directory) }

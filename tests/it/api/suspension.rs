@@ -143,6 +143,7 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     ("ReleaseRun", "RUN_SUSPENDED", "RUN_SUSPENDED"),
     ("HeartbeatRun", "RUN_SUSPENDED", "RUN_SUSPENDED"),
     ("RequestAbort", "ABORTED", "ABORTED"),
+    ("ApplyCommands", "ABORTED", "ABORTED"),
     ("SuspendRun", "UNCHANGED", "SUSPENDED"),
     ("ResumeRun", "READY", "UNCHANGED"),
     ("ArchiveRun", "RUN_NOT_TERMINAL", "RUN_NOT_TERMINAL"),
@@ -212,6 +213,12 @@ async fn met(caller: &Caller, method: &str, run_id: &str) -> Result<String, Stat
         "RequestAbort" => {
             let asked = RequestAbortRequest { run_id: id, ..Default::default() };
             unchanged(grpc.request_abort(asked).await?.into_inner().disposition())
+        }
+        "ApplyCommands" => {
+            let asked = RequestAbortRequest { run_id: id, ..Default::default() };
+            let command = v1::RunCommand { command: Some(v1::run_command::Command::RequestAbort(asked)) };
+            let answer = caller.apply_commands([command], None).await?;
+            unchanged(answer.results[0].disposition())
         }
         "SuspendRun" => unchanged(grpc.suspend_run(suspending(run_id, "HELP")).await?.into_inner().disposition()),
         "ResumeRun" => unchanged(grpc.resume_run(resuming(run_id)).await?.into_inner().disposition()),
