@@ -1,6 +1,7 @@
 //! The client crate against the real server: a worker's loop, several servers, TLS and tokens, and the example that its
 //! README shows.
 
+mod command_buffer;
 mod fail_over;
 mod failure;
 mod goaway;

@@ -75,7 +75,7 @@ impl Failure {
         Self { kind, ..self }
     }
 
-    fn own(kind: Kind, message: String) -> Self {
+    pub(crate) fn own(kind: Kind, message: String) -> Self {
         Self {
             kind,
             reason: None,
