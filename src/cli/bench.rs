@@ -84,6 +84,7 @@ const LIFECYCLE_HELP: &str = load_help!(
 const START_COMPLETE_HELP: &str = load_help!(
     "Examples:\n  \
     runledger bench start-complete --callers 1 --seconds 30\n  \
+    runledger bench start-complete --callers 4 --batch 100\n  \
     runledger bench start-complete --callers 512 --rounds 5 --metadata-bytes 60000 --output json\n  \
     runledger bench start-complete --versus chatty,one-statement --database postgres://app@db/runs\n  \
     runledger bench start-complete --versus chatty --pgbench pgbench --database postgres://app@db/runs\n",

@@ -1,5 +1,6 @@
 //! `runledger run`: one run's life, and lists of runs.
 
+mod apply;
 mod change;
 mod check;
 mod claim_next;
@@ -100,6 +101,9 @@ enum RunCommand {
     /// Take out of a run and its history what should not have been written
     #[command(after_help = redaction::REDACT)]
     Redact(redaction::RedactArgs),
+    /// Apply commands from a file or a stream, one on each line, and write a line for each
+    #[command(after_help = apply::HELP)]
+    Apply(apply::ApplyArgs),
     /// Run a program as a run: start or claim it, keep it alive, and end it as the program ends
     #[command(after_help = worker::help::HELP)]
     Worker(Box<worker::WorkerArgs>),
@@ -172,6 +176,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Restore(args) => change(args.request()).await.map(drop),
         RunCommand::Redact(args) => change(args.request()).await.map(|made| redaction::tell(&made)),
         RunCommand::ClaimNext(args) => claim_next::run(args).await,
+        RunCommand::Apply(args) => apply::run(args).await,
         RunCommand::Heartbeat(args) => heartbeat::run(args).await,
         RunCommand::Worker(args) => Box::pin(worker::run(*args)).await,
         RunCommand::WorkerGuard(args) => worker::guard::run(args).await,

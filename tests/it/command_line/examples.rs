@@ -124,6 +124,11 @@ struct Scene {
     database: Option<Database>,
 }
 
+/// The commands of the example of `run apply`.
+const COMMANDS: &str = r#"{"update": {"runId": "try-1", "workflowId": "checkout"}}
+{"complete": {"runId": "try-1"}}
+"#;
+
 impl Scene {
     async fn of(line: &str) -> Self {
         let directory = TempDir::new().unwrap();
@@ -195,6 +200,7 @@ impl Scene {
         server.client().await.claim_run(claim).await.unwrap();
         std::fs::write(directory.path().join("review.yaml"), REVIEW).unwrap();
         std::fs::write(directory.path().join("review.json"), REVIEW_JSON).unwrap();
+        std::fs::write(directory.path().join("commands.jsonl"), COMMANDS).unwrap();
         let mut lifecycles = LifecycleServiceClient::new(channel(server.address()).await);
         let put = v1::PutLifecycleRequest { declaration: REVIEW.to_owned() };
         lifecycles.put_lifecycle(put).await.unwrap();

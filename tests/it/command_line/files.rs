@@ -89,8 +89,9 @@ const TLS_CA: &str = "serve --listen 127.0.0.1:0 --tls-cert SOME --tls-key SOME 
 const TLS_CRL: &str =
     "serve --listen 127.0.0.1:0 --tls-cert SOME --tls-key SOME --tls-client-ca SOME --tls-client-crl FILE";
 
-/// Flags that name a file to write, or that only keep a name.
-const NOT_READ: &[(&str, &str)] = &[("export", "output"), ("export", "cursor-output"), ("token", "output")];
+/// Flags that name a file to write, or that only keep a name; and the argument of `run apply`, a stream that is waited for.
+const NOT_READ: &[(&str, &str)] =
+    &[("export", "output"), ("export", "cursor-output"), ("token", "output"), ("run", "")];
 
 #[test]
 fn every_flag_that_names_a_file_is_among_those_that_are_tried() {

@@ -7,7 +7,7 @@ use super::writing::places_of;
 const READERS: [&str; 5] = [" File::open(", "(File::open(", "fs::File::open(", "fs::read(", "fs::read_to_string"];
 
 /// The places that read otherwise, each with its reason.
-const PLACES: [(&str, &str); 12] = [
+const PLACES: [(&str, &str); 13] = [
     ("src/private.rs", "opens a folder, to make a name in it last"),
     ("src/memory.rs", "what the system tells, under /proc"),
     ("src/memory/control_group.rs", "what the system tells, under /proc and /sys"),
@@ -16,6 +16,7 @@ const PLACES: [(&str, &str); 12] = [
     ("src/store/sqlite/lockers.rs", "what the system tells, under /proc"),
     ("crates/runledger-bench/src/process.rs", "what the system tells, under /proc"),
     ("src/cli/run/worker/program.rs", "opens the run's input, which it made, for the program"),
+    ("src/cli/run/apply.rs", "a stream of commands without an end, a bounded line at a time"),
     ("src/cli/export/replaced.rs", "an export's first and last line, of a regular file"),
     ("src/store/sqlite/lock.rs", "what the system tells, under /proc"),
     ("src/store/sqlite/log.rs", "a part of a ledger, after `whole` has looked at what it is"),

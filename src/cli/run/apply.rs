@@ -1,0 +1,189 @@
+//! `runledger run apply`: commands from a stream, each answered by a line.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::PathBuf;
+use std::pin::pin;
+
+use clap::Args;
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use crate::cli::connect::Caller;
+use crate::cli::exit::{Stop, exit_codes, say};
+use crate::cli::output::Out;
+use crate::clock;
+use crate::text;
+use runledger_client::{CommandBuffer, Failure, Kind, QueuedCommand};
+use runledger_proto::methods::request_id_mut;
+use runledger_proto::{json, v1};
+
+/// Bytes of a line, which may be a call by itself.
+const LINE_BYTES_MAX: u64 = 1024 * 1024;
+
+pub(super) const HELP: &str = concat!(
+    "Examples:\n  \
+    runledger run apply commands.jsonl\n  \
+    echo '{\"start\": {\"runId\": \"try-7\", \"taskThreadId\": \"thread-1\"}}' | runledger run apply -\n  \
+    cat commands.jsonl | runledger run apply - > results.jsonl\n\n\
+    A line is a JSON object with one command: start, update, complete, abort, fail, claim, release, suspend or \
+    requestAbort, each with the fields of its call's request, as grpcurl takes them. Each line has a result, in the order \
+    of the lines; commands on one run are decided in their order. What was read while a call was under way goes in the \
+    next one, at most 1,000 at once. A line without `requestId` gets one. Ends at the first line that is no command. With \
+    a command that failed it goes on, and ends with 1.\n\n",
+    exit_codes!()
+);
+
+#[derive(Args, Debug)]
+pub(super) struct ApplyArgs {
+    /// The file with a command on each line; `-`: standard input
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+    #[command(flatten)]
+    caller: Caller,
+}
+
+/// Lines that are read before the buffer has room for them, and results that are waited for, at most.
+const LINES_MAX: usize = 16;
+const RESULTS_MAX: usize = 4_096;
+
+/// The command of a line, or what is wrong with it.
+type Line = Result<v1::RunCommand, Stop>;
+
+/// Queues commands as they are read, and writes their results in the same order.
+pub(super) async fn run(args: ApplyArgs) -> Result<(), Stop> {
+    let (buffer, sends) = CommandBuffer::new(args.caller.client()?, args.caller.timeout());
+    let mut lines = lines_of(args.file);
+    let (to, results) = mpsc::channel(RESULTS_MAX);
+    let queues = async move {
+        while let Some(line) = lines.recv().await {
+            match line {
+                // Who reads the results ends everything where it fails.
+                Ok(command) => drop(to.send(buffer.queue(command).await).await),
+                Err(wrong) => return Ok(Some(wrong)),
+            }
+        }
+        Ok(None)
+    };
+    let (wrong, (), (count, refused)) = tokio::try_join!(queues, sends.map(Ok), write(results))?;
+    if refused > 0 {
+        say(&format!("{refused} of {count} commands failed: see `error` in their lines"));
+    }
+    match wrong {
+        Some(wrong) if count > 0 => Err(wrong.with_sentence(|what| format!("{what}; what is before it was sent"))),
+        Some(wrong) => Err(wrong),
+        None if refused > 0 => Err(Stop::Unsound),
+        None => Ok(()),
+    }
+}
+
+/// Writes results as they come: gives how many there were, and how many of them are errors.
+async fn write(mut results: mpsc::Receiver<QueuedCommand>) -> Result<(u64, u64), Stop> {
+    let (mut out, mut count, mut refused) = (Out::patient(), 0, 0);
+    while let Some(next) = results.recv().await {
+        let mut next = pin!(next.result());
+        let result = if let Some(result) = next.as_mut().now_or_never() {
+            result
+        } else {
+            // What is known is shown while others are waited for.
+            out.written().await.map_err(Stop::Unwritable)?;
+            next.await
+        };
+        let result = result.map_err(|failure| failed_after(failure, count))?;
+        count += 1;
+        refused += u64::from(result.error.is_some());
+        out.json(&result)?;
+        if out.is_full() {
+            out.written().await.map_err(Stop::Unwritable)?;
+        }
+    }
+    out.written().await.map_err(Stop::Unwritable)?;
+    Ok((count, refused))
+}
+
+/// Ends the command by a failure: which lines it is about is told, and of those that were answered not that nothing was
+/// done.
+fn failed_after(mut failure: Failure, answered: u64) -> Stop {
+    if answered == 0 {
+        return failure.into();
+    }
+    failure.message = format!("{}; {answered} commands were answered before", failure.message);
+    if failure.kind == Kind::Unreachable { Stop::Undone(failure.message) } else { failure.into() }
+}
+
+/// Reads the lines on a thread of its own, some calls ahead, up to the first one that is wrong.
+fn lines_of(file: PathBuf) -> mpsc::Receiver<Line> {
+    let (to, lines) = mpsc::channel(LINES_MAX);
+    let _reads = spawn_blocking(move || {
+        let unreadable = |error: io::Error| Stop::Usage(format!("{}: cannot be read: {error}", file.display()));
+        let opened: io::Result<Box<dyn BufRead>> = if file.as_os_str() == "-" {
+            Ok(Box::new(BufReader::new(io::stdin())))
+        } else {
+            File::open(&file).map(|file| Box::new(BufReader::new(file)) as Box<dyn BufRead>)
+        };
+        let ended = opened.map_err(unreadable).and_then(|mut input| {
+            for number in 1_u64.. {
+                let mut line = Vec::new();
+                let read = input.by_ref().take(LINE_BYTES_MAX + 1).read_until(b'\n', &mut line).map_err(unreadable)?;
+                let wrong = |what: String| Stop::Usage(format!("{}: line {number}: {what}", file.display()));
+                if read == 0 {
+                    break;
+                }
+                if read as u64 > LINE_BYTES_MAX {
+                    return Err(wrong(format!("is longer than {LINE_BYTES_MAX} bytes")));
+                }
+                let line = str::from_utf8(&line).map_err(|error| wrong(format!("is not UTF-8: {error}")))?.trim();
+                // Nobody who is gone misses what was not read.
+                if !line.is_empty() && to.blocking_send(Ok(command(line).map_err(wrong)?)).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        if let Err(wrong) = ended {
+            let _gone = to.blocking_send(Err(wrong));
+        }
+    });
+    lines
+}
+
+/// The command of a line, with a `request_id`, so that a call that was cut off can be sent again.
+fn command(line: &str) -> Result<v1::RunCommand, String> {
+    const NONE: &str = "has no command, such as {\"complete\": {\"runId\": \"try-1\"}}";
+    if !line.trim_start_matches('\u{feff}').starts_with('{') {
+        return Err(NONE.to_owned());
+    }
+    let object = text::object(line).map_err(|what| what.replace(" at line 1 column ", " at column "))?;
+    let mut read: v1::RunCommand = json::read(object)?;
+    let Some(command) = &mut read.command else { return Err(NONE.to_owned()) };
+    let id = request_id_mut(command);
+    if id.is_empty() {
+        *id = format!("cli-{}", clock::draw_id());
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_command_with_an_id_of_its_own_and_nothing_of_it_is_dropped() {
+        let read = |line: &str| command(line).map(|mut read| request_id_mut(read.command.as_mut().unwrap()).clone());
+        assert_eq!(read(r#"{"complete": {"runId": "a", "requestId": "mine"}}"#), Ok("mine".to_owned()));
+        assert!(read(r#"{"start": {"taskThreadId": "t"}}"#).unwrap().starts_with("cli-"));
+        for wrong in [
+            "",
+            "[]",
+            "{}",
+            "{\"complete\": {\"runId\": \"a\"}} {}",
+            r#"{"complete": {"runId": "a", "runId": "b"}}"#,
+            r#"{"complete": {"run": "a"}}"#,
+            r#"{"complete": {"runId": "a"}, "abort": {"runId": "a"}}"#,
+            r#"{"claimNext": {}}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}: {:?}", command(wrong));
+        }
+    }
+}
