@@ -25,6 +25,12 @@ type calls struct {
 	metadata *structpb.Struct
 }
 
+// batchedCalls sends the transitions of many runs a call.
+type batchedCalls struct {
+	calls
+	batch int
+}
+
 // deferredCalls does so by way of the queue: a run is started deferred, and completed by whoever claims it.
 type deferredCalls struct{ calls }
 
@@ -33,6 +39,7 @@ func measureCalls(ctx context.Context, set *flag.FlagSet, arguments []string) (R
 	plan.Flags(set, "connections that the calls share")
 	server := set.String("server", "127.0.0.1:50051", "the server that is called")
 	deferred := set.Bool("deferred", false, "start runs deferred, claim the next one, and complete it")
+	batch := set.Int("batch", 0, "send each step of so many runs in one call, ApplyCommands; 0: one by one")
 	_ = set.Parse(arguments) // It exits by itself.
 
 	work := NewWork()
@@ -48,9 +55,12 @@ func measureCalls(ctx context.Context, set *flag.FlagSet, arguments []string) (R
 		}
 		defer connection.Close()
 		sender := calls{pb.NewRunServiceClient(connection), metadata}
-		if *deferred {
+		switch {
+		case *deferred:
 			senders = append(senders, deferredCalls{sender})
-		} else {
+		case *batch > 0:
+			senders = append(senders, batchedCalls{sender, *batch})
+		default:
 			senders = append(senders, sender)
 		}
 	}
@@ -75,6 +85,42 @@ func (c calls) Turn(ctx context.Context, work *Work, tally *Tally) error {
 	return nil
 }
 
+func (c batchedCalls) Turn(ctx context.Context, work *Work, tally *Tally) error {
+	var starts, completes []*pb.RunCommand
+	for range c.batch {
+		run := work.Next()
+		starts = append(starts, &pb.RunCommand{Command: &pb.RunCommand_Start{Start: c.startOf(run, false)}})
+		complete := &pb.CompleteRunRequest{RunId: run.ID}
+		completes = append(completes, &pb.RunCommand{Command: &pb.RunCommand_Complete{Complete: complete}})
+	}
+	sent := time.Now()
+	if err := c.apply(ctx, starts); err != nil {
+		return err
+	}
+	sent = tally.Answered(sent, c.batch, 0)
+	if err := c.apply(ctx, completes); err != nil {
+		return err
+	}
+	tally.Answered(sent, c.batch, c.batch)
+	return nil
+}
+
+func (c calls) apply(ctx context.Context, commands []*pb.RunCommand) error {
+	answer, err := c.client.ApplyCommands(ctx, &pb.ApplyCommandsRequest{Commands: commands})
+	if err != nil {
+		return fmt.Errorf("ApplyCommands: %w", err)
+	}
+	for _, result := range answer.Results {
+		if result.Error != nil {
+			return fmt.Errorf("ApplyCommands: %v", result.Error)
+		}
+		if err := applied(result, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c deferredCalls) Turn(ctx context.Context, work *Work, tally *Tally) error {
 	run := work.Next()
 	sent := time.Now()
@@ -95,10 +141,13 @@ func (c deferredCalls) Turn(ctx context.Context, work *Work, tally *Tally) error
 }
 
 func (c calls) start(ctx context.Context, run Run, deferred bool) error {
-	request := &pb.StartRunRequest{RunId: run.ID, TaskThreadId: run.TaskThreadID, AgentId: "agent-1",
-		Metadata: c.metadata, Deferred: deferred}
-	answer, err := c.client.StartRun(ctx, request)
+	answer, err := c.client.StartRun(ctx, c.startOf(run, deferred))
 	return applied(answer, err)
+}
+
+func (c calls) startOf(run Run, deferred bool) *pb.StartRunRequest {
+	return &pb.StartRunRequest{RunId: run.ID, TaskThreadId: run.TaskThreadID, AgentId: "agent-1",
+		Metadata: c.metadata, Deferred: deferred}
 }
 
 // claim takes whichever run is next. Every caller has started one before, so there is one for each; but it may wait until

@@ -63,6 +63,12 @@ pub enum BenchError {
         /// The disposition that the server answered.
         disposition: &'static str,
     },
+    /// A command of a list was not applied.
+    #[error("a command of ApplyCommands was not applied: {message}")]
+    Command {
+        /// The server's words.
+        message: String,
+    },
     /// The Postgres that was to be written to directly does not answer.
     #[error("the database to compare with does not answer")]
     DatabaseUnreachable {
@@ -140,6 +146,7 @@ impl BenchError {
             Self::Ended { .. }
             | Self::Answer { .. }
             | Self::NotApplied { .. }
+            | Self::Command { .. }
             | Self::Database { .. }
             | Self::NotWritten
             | Self::Pgbench { .. }

@@ -35,6 +35,9 @@ pub struct Content {
     /// Give each call that changes something a request id
     #[arg(long)]
     request_ids: bool,
+    /// Send each step of so many runs as one call, `ApplyCommands`: of lifecycle and start-complete [default: one by one]
+    #[arg(long, value_name = "RUNS", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    batch: Option<u16>,
     /// Seed of the choices of runs to read and of threads: the same seed makes the same choices
     #[arg(long, value_name = "N", default_value_t = crate::pace::SEED)]
     seed: u64,
@@ -54,6 +57,8 @@ pub(crate) struct Asked {
     pub(crate) lifecycle: String,
     phases: Vec<String>,
     pub(crate) request_ids: bool,
+    /// Runs whose steps are sent together; 0: each by itself.
+    pub(crate) batch: usize,
     random: Random,
     /// The source of ids, of this load alone: ids of an earlier load with the same seed are taken.
     ids: Random,
@@ -63,13 +68,24 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn new(content: &Content) -> Arc<Self> {
-        let Content { metadata_bytes, agent_id, lifecycle, phases, request_ids, seed } = content.clone();
+        let Content { metadata_bytes, agent_id, lifecycle, phases, request_ids, batch, seed } = content.clone();
+        let batch = batch.map_or(0, usize::from);
         let random = Random::new(seed);
         let mut letters = random.branch(u64::MAX);
         let letter = |_| LETTERS[usize::try_from(letters.within(0..LETTERS.len() as u64)).expect("an index")];
         let note = metadata_bytes.checked_sub(FRAME).map(|length| (0..length).map(letter).map(char::from).collect());
         let ids = Random::new(draw_id().as_u64_pair().1);
-        Arc::new(Self { note, agent_id, lifecycle, phases, request_ids, random, ids, drawers: AtomicU64::new(0) })
+        Arc::new(Self {
+            note,
+            agent_id,
+            lifecycle,
+            phases,
+            request_ids,
+            batch,
+            random,
+            ids,
+            drawers: AtomicU64::new(0),
+        })
     }
 
     /// The fields of a run's metadata.
@@ -151,7 +167,7 @@ mod tests {
 
     fn content(metadata_bytes: usize) -> Content {
         let (agent_id, lifecycle, phases) = (String::new(), String::new(), Vec::new());
-        Content { metadata_bytes, agent_id, lifecycle, phases, request_ids: false, seed: 1 }
+        Content { metadata_bytes, agent_id, lifecycle, phases, request_ids: false, batch: None, seed: 1 }
     }
 
     #[test]
