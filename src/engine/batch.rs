@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -87,6 +88,9 @@ impl Batch {
     }
 }
 
+/// A single command that was taken so long ago tells that others will come.
+const SINGLE_RECENTLY: Duration = Duration::from_secs(1);
+
 /// A shard's queue, with the commands that were received and not yet batched.
 pub(super) struct Queue {
     inlet: mpsc::Receiver<Pending>,
@@ -96,6 +100,8 @@ pub(super) struct Queue {
     limits: Limits,
     /// What the last commits let the next one take, at most [`Limits::batch_commands_max`].
     commands_max: usize,
+    /// The time at which a single command was taken last.
+    single_at: Option<Instant>,
     /// The time since which each batch has left commands in the queue.
     crowded_since: Option<Instant>,
     /// The number of commands that were refused because they had waited for too long.
@@ -105,7 +111,7 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(inlet: mpsc::Receiver<Pending>, in_hand: Arc<Mutex<InHand>>, limits: Limits) -> Self {
         let (waiting, commands_max) = (VecDeque::new(), limits.batch_commands_max);
-        Self { inlet, in_hand, waiting, limits, commands_max, crowded_since: None, refused: 0 }
+        Self { inlet, in_hand, waiting, limits, commands_max, single_at: None, crowded_since: None, refused: 0 }
     }
 
     /// Waits for a command. False once the queue is closed and empty. `closing` closes it.
@@ -160,29 +166,40 @@ impl Queue {
         }
     }
 
-    /// Where more commands wait than one commit takes, lets each caller have an equal part of the next one: whoever sends
-    /// many at once is not before those that send one after the other. A caller's commands keep their order.
-    fn share_out(&mut self) {
-        if self.len() <= self.commands_max {
-            return;
+    /// How many commands the next commit takes. Where more wait, each caller has an equal part of it: whoever sends many at
+    /// once is not before those that send one after the other, and a caller's lists are not before its single commands. Of
+    /// either, the order is kept.
+    fn share_out(&mut self) -> usize {
+        let mixed_max = self.commands_max.min(self.limits.batch_mixed_max);
+        if self.len() <= mixed_max {
+            return self.commands_max;
         }
         self.waiting.extend(std::iter::from_fn(|| self.inlet.try_recv().ok()));
-        let mut callers = HashMap::<_, usize>::new();
+        let single = self.waiting.iter().filter(|pending| !pending.is_in_list()).count();
+        let is_mixed = single < self.waiting.len()
+            && (single > 0 || self.single_at.is_some_and(|at| at.elapsed() < SINGLE_RECENTLY));
+        let commands_max = if is_mixed { (2 * single).clamp(mixed_max, self.commands_max) } else { self.commands_max };
+        if self.waiting.len() <= commands_max {
+            return commands_max;
+        }
+        let mut parties = HashMap::<_, usize>::new();
+        let party = |pending: &Pending| (pending.holder, pending.is_in_list());
         for pending in &self.waiting {
-            callers.entry(pending.holder).or_default();
+            parties.entry(party(pending)).or_default();
         }
-        if callers.len() == 1 {
-            return;
+        if parties.len() == 1 {
+            return commands_max;
         }
-        let part = (self.commands_max / callers.len()).max(1);
+        let part = (commands_max / parties.len()).max(1);
         let (mut behind, mut before) = (VecDeque::new(), VecDeque::with_capacity(self.waiting.len()));
         for pending in self.waiting.drain(..) {
-            let taken = callers.entry(pending.holder).or_default();
+            let taken = parties.entry(party(&pending)).or_default();
             *taken += 1;
             if *taken <= part { before.push_back(pending) } else { behind.push_back(pending) }
         }
         before.append(&mut behind);
         self.waiting = before;
+        commands_max
     }
 
     /// Takes the queued commands, up to the limits, without waiting. A command that has waited for too long is refused:
@@ -191,10 +208,10 @@ impl Queue {
         let now = Instant::now();
         let is_crowded = self.crowded_since.is_some_and(|since| now - since >= self.limits.crowded_after);
         let wait_max = if is_crowded { self.limits.crowded_wait_max } else { self.limits.wait_max };
-        self.share_out();
+        let commands_max = self.share_out();
         let mut batch = Vec::new();
         let mut bytes = 0;
-        while batch.len() < self.commands_max {
+        while batch.len() < commands_max {
             let Some(mut pending) = self.waiting.pop_front().or_else(|| self.inlet.try_recv().ok()) else { break };
             if !batch.is_empty() && bytes + pending.weight > self.limits.batch_bytes_max {
                 self.waiting.push_front(pending);
@@ -202,6 +219,9 @@ impl Queue {
             }
             if !pending.take() {
                 continue;
+            }
+            if !pending.is_in_list() {
+                self.single_at = Some(now);
             }
             let waited = now - pending.since;
             // A list is as long as its caller wants, and waits for itself.

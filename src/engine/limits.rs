@@ -11,6 +11,9 @@ pub struct Limits {
     pub queue_bytes_max: usize,
     /// Commands in one commit at most.
     pub batch_commands_max: usize,
+    /// Commands in one commit at most where commands of lists wait and single ones come as well, unless half of it are
+    /// single: who waits for one command waits for the commit that is under way, and for the next one.
+    pub batch_mixed_max: usize,
     /// Bytes of commands in one commit at most; a single command may weigh more.
     pub batch_bytes_max: usize,
     /// Bytes of runs that a commit should read and make at most: one that took more is followed by a shorter one.
@@ -29,6 +32,7 @@ impl Limits {
         queue_commands_max: 4096,
         queue_bytes_max: 64 * 1024 * 1024,
         batch_commands_max: 512,
+        batch_mixed_max: 64,
         batch_bytes_max: 4 * 1024 * 1024,
         batch_runs_bytes_max: 32 * 1024 * 1024,
         wait_max: Duration::from_secs(3),

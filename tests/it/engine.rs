@@ -119,7 +119,16 @@ async fn a_list_of_commands_is_queued_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn of_a_crowded_queue_each_caller_has_a_part_of_the_next_commit() {
-    let process = Process::start_with(Limits { batch_commands_max: 8, ..Limits::default() }).await;
+    // Where lists wait, a commit takes less.
+    for limits in
+        [Limits { batch_commands_max: 8, ..Limits::default() }, Limits { batch_mixed_max: 8, ..Limits::default() }]
+    {
+        each_has_a_part_of_the_next_commit(limits).await;
+    }
+}
+
+async fn each_has_a_part_of_the_next_commit(limits: Limits) {
+    let process = Process::start_with(limits).await;
     process.hold().await;
     let held = process.commits();
     let many = (0..40).flat_map(|n| life(&format!("run-{n}"))).collect();
