@@ -10,7 +10,7 @@
 //!
 //! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides which claimer is handed which
 //! run, `lanes` keeps the runs that wait, `max_running` those that are running, and `room` bounds the memory of all
-//! queues. `replay` answers requests that were answered before, and `give_back` makes runs ready whose claimers have
+//! queues. `more` claims what a claimer takes beside its first run, `replay` answers requests that were answered before, and `give_back` makes runs ready whose claimers have
 //! gone.
 //!
 //! Invariants:
@@ -28,6 +28,7 @@ mod give_back;
 mod lanes;
 mod limits;
 mod max_running;
+mod more;
 mod queue;
 mod queue_key;
 mod queues;
@@ -46,6 +47,7 @@ use self::backlog::Outcome;
 pub use self::failure::Failure;
 use self::lanes::Taker;
 pub use self::limits::Limits;
+pub use self::more::Further;
 use self::queue::Candidate;
 use self::queue_key::QueueKey;
 use self::queues::{Claimer, Queues};
@@ -95,7 +97,9 @@ pub struct Claim {
     pub agents: Agents,
     /// The key by which limits count the caller.
     pub caller: CallerKey,
-    /// The claimer's own request, by which the claimer may ask again for the run that was granted.
+    /// The number of runs that the claimer takes at most.
+    pub max_runs: usize,
+    /// The claimer's own request, by which the claimer may ask again for what was granted.
     pub request: Option<Request>,
     /// The end of the wait for a run, where there is none.
     pub wait_until: Instant,
@@ -106,10 +110,12 @@ pub struct Claim {
 }
 
 /// The answer to a claimer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Granted {
     /// The run, under the claimer's lease.
     pub run: Arc<Run>,
+    /// The other runs that were claimed with it.
+    pub more: Vec<Further>,
     /// The claimer's request was answered with the run before.
     pub replayed: bool,
 }
@@ -180,7 +186,10 @@ impl Claims {
                     unless_cut(cut.as_mut(), taking).await?
                 }
             {
-                if let Some(granted) = self.claim(claim, candidate).await? {
+                if let Some(mut granted) = self.claim(claim, candidate).await? {
+                    if !granted.replayed && claim.max_runs > 1 {
+                        granted.more = self.more(claim, &queue, taker, &granted.run).await;
+                    }
                     return Ok(Some(granted));
                 }
                 (looked, came) = (None, Instant::now());
@@ -260,10 +269,11 @@ impl Claims {
 
     /// Claims a candidate; none when the run is not to be had any more.
     async fn claim(&self, claim: &Claim, candidate: Candidate<'_>) -> Result<Option<Granted>, Failure> {
-        match self.engine.submit_for(claim.caller, command(claim, &candidate.run_id), claim.deadline).await {
+        let command = command(claim, claim.request.clone(), &candidate.run_id);
+        match self.engine.submit_for(claim.caller, command, claim.deadline).await {
             Ok(answer) => {
                 candidate.decided(Outcome::Claimed);
-                Ok(Some(Granted { run: answer.run, replayed: false }))
+                Ok(Some(Granted { run: answer.run, more: Vec::new(), replayed: false }))
             }
             Err(engine::Failure::Refused(refusal)) => self.refused(claim, candidate, refusal).await,
             // Dropped, the candidate waits for the next claimer.
@@ -317,7 +327,7 @@ async fn unless_cut<T>(
 }
 
 /// The claim of a candidate.
-fn command(claim: &Claim, run_id: &RunId) -> Command {
+fn command(claim: &Claim, request: Option<Request>, run_id: &RunId) -> Command {
     Command {
         key: RunKey { namespace: claim.namespace.clone(), run_id: run_id.clone() },
         ask: Ask::Claim(domain::Claim {
@@ -325,7 +335,7 @@ fn command(claim: &Claim, run_id: &RunId) -> Command {
             lease_ttl_ms: claim.lease_ttl_ms,
             max_running: claim.max_running.clone(),
             only: Some(claim.take),
-            request: claim.request.clone(),
+            request,
         }),
         expected_revision: None,
         request: None,

@@ -1,10 +1,11 @@
 //! The call that claims the next run of those that wait.
 
 use futures_util::FutureExt as _;
+use prost::Message as _;
 use tokio::time::Instant;
 
 use super::mutations;
-use super::{Authority, Call, unlisted};
+use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
 use crate::auth::Caller;
 use crate::claims::{self, Claim, Granted};
 use crate::telemetry::{record, traces};
@@ -22,7 +23,7 @@ impl Authority {
         &self,
         call: Call<v1::ClaimNextRunRequest>,
     ) -> Result<v1::ClaimNextRunResponse, Problem> {
-        let query::ClaimNext { filter, take, lease_ttl_ms, wait, max_running, request } =
+        let query::ClaimNext { filter, take, lease_ttl_ms, wait, max_running, max_runs, request } =
             query::claim_next_run(call.message, &call.caller).map_err(problem::invalid)?;
         let Caller { namespace, principal, agents, .. } = call.caller;
         let came = Instant::now();
@@ -34,6 +35,7 @@ impl Authority {
             take,
             max_running,
             lease_ttl_ms,
+            max_runs,
             principal,
             agents,
             caller: call.key,
@@ -67,7 +69,20 @@ impl Authority {
         if let Some(Granted { run, .. }) = &granted {
             traces::current_run(&claim.namespace, &run.run_id);
         }
-        let run = granted.map(|granted| granted.run.as_ref().into());
-        Ok(v1::ClaimNextRunResponse { run, disposition: disposition.into() })
+        let Some(Granted { run, more, .. }) = granted else { return Ok(v1::ClaimNextRunResponse::default()) };
+        let run = v1::Run::from(&*run);
+        let mut bytes = run.encoded_len();
+        let mut more_runs = Vec::with_capacity(more.len());
+        for further in more {
+            let run = v1::Run::from(further.run());
+            bytes += run.encoded_len();
+            // What is left here is given back.
+            if bytes > ANSWER_BYTES_MAX {
+                break;
+            }
+            further.receive();
+            more_runs.push(run);
+        }
+        Ok(v1::ClaimNextRunResponse { run: Some(run), disposition: disposition.into(), more_runs })
     }
 }

@@ -206,7 +206,8 @@ impl Queue {
         }
     }
 
-    fn known(&self, taker: Taker<'_>) -> Option<Candidate<'_>> {
+    /// The next candidate of those that this replica has at hand.
+    pub(super) fn known(&self, taker: Taker<'_>) -> Option<Candidate<'_>> {
         let run_id = self.backlog().take(taker, &ClaimPlace::start())?;
         Some(Candidate { queue: self, run_id, is_decided: false })
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use tokio::time::timeout_at;
 
+use super::more::numbered;
 use super::{Claim, Claims, Failure, Granted};
 use crate::domain::sides::claims;
 use crate::domain::{Lease, Refusal, Request};
@@ -18,10 +18,18 @@ const KEPT: Duration = Duration::from_hours(1);
 impl Claims {
     /// The run that the claimer's own request was answered with, if it was.
     pub(super) async fn replay(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
-        match &claim.request {
-            Some(request) => self.replay_of(claim, request).await,
-            None => Ok(None),
+        let Some(request) = &claim.request else { return Ok(None) };
+        let Some(mut granted) = self.replay_of(claim, request).await? else { return Ok(None) };
+        for number in 1..claim.max_runs {
+            let Some(request) = numbered(Some(request), number) else { break };
+            match self.replay_of(claim, &request).await {
+                Ok(Some(Granted { run, .. })) => granted.more.push(self.granted_before(run)),
+                // There were fewer, or this one is the claimer's no more.
+                Ok(None) | Err(Failure::Refused(_)) => {}
+                Err(failure) => return Err(failure),
+            }
         }
+        Ok(Some(granted))
     }
 
     /// The same, of a claim that an older release has kept by the id alone: only a process that has just begun looks for
@@ -56,10 +64,10 @@ impl Claims {
         // A claimer that goes from here on has perhaps been noted as one that is answered.
         let (key, replays) = (found.key, found.replays + 1);
         let answer = Unreceived { key, lease, request: Some(request.clone()), replays, revision: None };
-        let mut undelivered = Undelivered { to: self.engine.tell_unreceived(), answer: Some(answer) };
+        let mut undelivered = self.gives_back(Some(answer));
         let noted = async {
             let Some(claimed) = self.upkeep.replay_claim(&claim.namespace, &request.id).await? else { return Ok(None) };
-            if let Some(answer) = &mut undelivered.answer {
+            if let Some(answer) = &mut undelivered.claim {
                 answer.replays = claimed.replays;
             }
             let run = self.runs.run(&claimed.key).await?;
@@ -71,25 +79,10 @@ impl Claims {
         };
         // The run was claimed: "nothing was written" would be false.
         let Some(Ok(noted)) = noted else { return Err(Failure::Engine(engine::Failure::OutcomeUnknown)) };
-        undelivered.answer = None;
+        undelivered.receive();
         // Given back in between, the run is claimed anew.
         let Some((claimed, run)) = noted else { return Ok(None) };
         claims::still_held(&claimed, run.as_ref()).map_err(|refusal| Failure::Refused(Box::new(refusal)))?;
-        Ok(run.map(|run| Granted { run: Arc::new(run), replayed: true }))
-    }
-}
-
-/// An answer on its way to a claimer who asked again. Dropped with it, the claimer has gone.
-struct Undelivered {
-    to: Option<mpsc::Sender<Unreceived>>,
-    answer: Option<Unreceived>,
-}
-
-impl Drop for Undelivered {
-    fn drop(&mut self) {
-        if let (Some(to), Some(answer)) = (&self.to, self.answer.take()) {
-            // Without room for the answer, the lease ends by its ttl.
-            let _full = to.try_send(answer);
-        }
+        Ok(run.map(|run| Granted { run: Arc::new(run), more: Vec::new(), replayed: true }))
     }
 }

@@ -212,6 +212,9 @@ pub fn list_links(request: v1::ListLinksRequest, caller: &Caller) -> Result<(Run
     violations.settle((RunKey { namespace: caller.namespace.clone(), run_id: request.run_id.into() }, rel))
 }
 
+/// Runs that one claim takes at most.
+const CLAIM_RUNS_MAX: u32 = 100;
+
 /// The claim that a `ClaimNextRun` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimNext {
@@ -225,6 +228,8 @@ pub struct ClaimNext {
     pub wait: Duration,
     /// The limit of runs with the same value of a label that may be running.
     pub max_running: Option<MaxRunning>,
+    /// The number of runs at most.
+    pub max_runs: usize,
     /// The request id, which makes the call safe to retry.
     pub request: Option<Request>,
 }
@@ -260,8 +265,10 @@ impl ClaimNext {
             suspension_kind: Option<&'a str>,
             #[serde(skip_serializing_if = "Option::is_none")]
             take: Option<&'static str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            max_runs: Option<usize>,
         }
-        let Self { filter, lease_ttl_ms, max_running, .. } = self;
+        let Self { filter, lease_ttl_ms, max_running, max_runs, .. } = self;
         let asked = Asked {
             rpc: "ClaimNextRun",
             acting_agent: caller.principal.agent_id.as_deref(),
@@ -282,6 +289,7 @@ impl ClaimNext {
             lifecycle: filter.lifecycle.as_deref(),
             suspension_kind: filter.suspension_kind.as_deref(),
             take: self.take.name(),
+            max_runs: Some(*max_runs).filter(|max_runs| *max_runs > 1),
         };
         let json = serde_json::to_vec(&asked).expect("strings and numbers serialize");
         Sha256::digest(json).into()
@@ -328,9 +336,14 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Resu
     if take == Take::Pending && filter.suspension_kind.is_some() {
         violations.push("filter.suspension_kind", "must be empty: with this take, no run is taken that was suspended");
     }
+    if request.max_runs > CLAIM_RUNS_MAX {
+        violations.push("max_runs", format!("must be 1 to {CLAIM_RUNS_MAX}, or 0 for 1"));
+    }
+    let max_runs = request.max_runs.max(1) as usize;
     let request_id = violations.request_id(request.request_id);
     let wait = wait.unwrap_or_default();
-    let mut asked = violations.settle(ClaimNext { filter, take, lease_ttl_ms, wait, max_running, request: None })?;
+    let asked = ClaimNext { filter, take, lease_ttl_ms, wait, max_running, max_runs, request: None };
+    let mut asked = violations.settle(asked)?;
     let identity = caller.principal.identity.as_deref();
     asked.request = request_id.map(|id| Request { id: kept_id(identity, &id), digest: asked.digest(caller) });
     Ok(asked)

@@ -15,10 +15,10 @@ use crate::domain::{Ask, ClaimKey, Claimed, Command, Identity, Refusal, Run, Run
 /// The RPC, as refusals name it.
 const RPC: &str = "ClaimNextRun";
 
-/// What stands between the digits of an identity and the id.
+/// What stands between the digits in front and the id.
 const BETWEEN: char = '\u{1f}';
 
-/// The digits by which an identity is told from others.
+/// The digits by which an identity, or a further run of a request, is told from others.
 const IDENTITY_DIGITS: usize = 32;
 
 /// The id of a claimer's request as it is kept: with the identity in front that was proven, if one was.
@@ -30,6 +30,19 @@ pub fn kept_id(identity: Option<&Identity>, id: &str) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
+    under(hash, id)
+}
+
+/// The id as it is kept for a further run of the same request: a row of `claims` stands for one run.
+#[must_use]
+pub fn numbered_id(kept: &str, number: usize) -> String {
+    let mut hash = Sha256::new();
+    hash.update((number as u64).to_be_bytes());
+    hash.update(kept);
+    under(hash, sent_id(kept))
+}
+
+fn under(hash: Sha256, id: &str) -> String {
     let digits = format!("{:x}", hash.finalize());
     format!("{}{BETWEEN}{id}", &digits[..IDENTITY_DIGITS])
 }
@@ -127,6 +140,11 @@ mod tests {
             let text = kept_id(identity.as_ref(), id);
             assert_eq!(sent_id(&text), id);
             assert_eq!(text, kept_id(identity.as_ref(), id));
+            for number in [1, 2, 99] {
+                let further = numbered_id(&text, number);
+                assert_eq!(sent_id(&further), id);
+                assert!(kept.insert(further), "{identity:?} {id:?} {number}");
+            }
             assert!(kept.insert(text), "{identity:?} {id:?}");
         }
         assert_eq!(kept_id(None, "1"), "1", "as every release kept it");

@@ -7,12 +7,14 @@ use runledger_proto::v1::{
     HeartbeatRunRequest, LeaseHeldError, LeaseLostError, MaxRunning, MaxRunningError, Progress, QueuePlace,
     ReleaseRunRequest, RequestAbortRequest, Run, RunEventType, RunFilter, RunStatus, StartRunRequest, UpdateRunRequest,
 };
+use serde_json::json;
 use tokio::time::timeout;
 use tonic::{Code, Status};
 
 use super::caller::{Ask, Caller, abort, complete, deferred, fresh, start, update};
 use super::place::Place;
 use super::refused::Refused;
+use super::values::structure;
 use crate::support::server::PATIENCE;
 
 fn seconds(seconds: i64) -> Duration {
@@ -291,10 +293,10 @@ pub(crate) async fn what_is_wrong_with_leases_is_named_field_by_field(place: Pla
     assert_eq!(Refused::from(status).fields(), ["lease_ttl"]);
     let filter = RunFilter { statuses: vec![RunStatus::Running.into()], ..RunFilter::default() };
     let asked =
-        ClaimNextRunRequest { filter: Some(filter), wait: Some(seconds(86_401)), ..ClaimNextRunRequest::default() };
+        ClaimNextRunRequest { filter: Some(filter), wait: Some(seconds(86_401)), max_runs: 101, ..Default::default() };
     let mut fields = Refused::from(caller.grpc.clone().claim_next_run(asked).await.unwrap_err()).fields();
     fields.sort();
-    assert_eq!(fields, ["filter.statuses", "lease_ttl", "wait"]);
+    assert_eq!(fields, ["filter.statuses", "lease_ttl", "max_runs", "wait"]);
     for (label, limit, wrong) in [
         ("", 1, &["max_running.label"][..]),
         ("instance", 0, &["max_running.limit"]),
@@ -363,4 +365,85 @@ pub(crate) async fn a_queue_is_served_first_in_first_out_and_shows_each_runs_pla
     caller.apply(abort(&ids[1])).await;
     assert_eq!(claim(&caller, asked).await.unwrap().status(), RunStatus::Running);
     assert_eq!(claimed().await, None);
+}
+
+/// Claims several; the disposition, and the ids and epochs of what was granted.
+async fn several(caller: &Caller, asked: ClaimNextRunRequest) -> Result<(Disposition, Vec<(String, u64)>), Status> {
+    let answer = caller.grpc.clone().claim_next_run(caller.request(asked)).await?.into_inner();
+    let disposition = answer.disposition();
+    let runs = answer.run.into_iter().chain(answer.more_runs);
+    let runs = runs.map(|run| {
+        assert_eq!(run.status(), RunStatus::Running);
+        (run.run_id.clone(), epoch(&run))
+    });
+    Ok((disposition, runs.collect()))
+}
+
+pub(crate) async fn several_runs_are_claimed_in_one_call_and_come_again_with_its_request_id(place: Place) {
+    let caller = place.caller().await;
+    let pool = fresh("several");
+    let made = async |instance: &str, count: usize| {
+        let mut ids = Vec::new();
+        for _ in 0..count {
+            let labels = [("pool", pool.as_str()), ("instance", instance)];
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+            ids.push((caller.apply(StartRunRequest { labels, ..deferred(&fresh("one")) }).await.run_id, 1));
+        }
+        ids
+    };
+    let ids = made("a", 5).await;
+    let asked = |max_runs: u32, request_id: &str| ClaimNextRunRequest {
+        max_runs,
+        request_id: request_id.to_owned(),
+        ..next(&pool)
+    };
+    let mut first = asked(3, &format!("once-{pool}"));
+    assert_eq!(several(&caller, first.clone()).await.unwrap(), (Disposition::Applied, ids[..3].to_vec()));
+    let rest = asked(100, &format!("rest-{pool}"));
+    assert_eq!(several(&caller, rest).await.unwrap(), (Disposition::Applied, ids[3..].to_vec()));
+    assert_eq!(several(&caller, asked(9, "")).await.unwrap(), (Disposition::Unspecified, vec![]));
+
+    assert_eq!(several(&caller, first.clone()).await.unwrap(), (Disposition::Replayed, ids[..3].to_vec()));
+    caller.apply(CompleteRunRequest { lease_epoch: 1, ..complete(&ids[1].0) }).await;
+    let left = vec![ids[0].clone(), ids[2].clone()];
+    assert_eq!(several(&caller, first.clone()).await.unwrap(), (Disposition::Replayed, left), "what is still its own");
+    first.max_runs = 4;
+    let refused = Refused::from(several(&caller, first.clone()).await.unwrap_err());
+    refused.is(Code::InvalidArgument, "REQUEST_ID_REUSED");
+    caller.apply(CompleteRunRequest { lease_epoch: 1, ..complete(&ids[0].0) }).await;
+    first.max_runs = 3;
+    let refused = Refused::from(several(&caller, first).await.unwrap_err());
+    refused.is(Code::FailedPrecondition, "LEASE_LOST");
+
+    let (of_a, of_b) = (made("a", 2).await, made("b", 2).await);
+    let limited = ClaimNextRunRequest { max_running: Some(limited("instance", 1)), ..asked(10, "") };
+    let granted = several(&caller, limited.clone()).await.unwrap();
+    assert_eq!(granted, (Disposition::Applied, vec![of_a[0].clone(), of_b[0].clone()]), "one of each instance");
+    assert_eq!(several(&caller, limited).await.unwrap().1, []);
+    assert_eq!(several(&caller, asked(0, "")).await.unwrap().1, [of_a[1].clone()], "0 is 1");
+}
+
+pub(crate) async fn a_claim_of_several_runs_takes_what_an_answer_has_room_for(place: Place) {
+    let caller = place.caller().await;
+    let pool = fresh("large");
+    let mut ids = Vec::new();
+    for _ in 0..80 {
+        let labels = [("pool".to_owned(), pool.clone())].into();
+        let metadata = structure(json!({"large": "x".repeat(60_000)}));
+        ids.push(caller.apply(StartRunRequest { labels, metadata, ..deferred(&fresh("large")) }).await.run_id);
+    }
+    let asked = ClaimNextRunRequest { max_runs: 100, wait: Some(seconds(60)), ..next(&pool) };
+    let (_, granted) = several(&caller, asked.clone()).await.unwrap();
+    assert!((40..60).contains(&granted.len()), "{}", granted.len());
+    let (_, left) = several(&caller, ClaimNextRunRequest { max_runs: 1, ..asked.clone() }).await.unwrap();
+    let mut all: Vec<(String, u64)> = granted.into_iter().chain(left).collect();
+    while all.len() < ids.len() {
+        all.extend(several(&caller, asked.clone()).await.unwrap().1);
+    }
+    // What was given back was granted under one epoch, and given back under the next.
+    assert!(all.iter().all(|(_, epoch)| *epoch == 1 || *epoch == 3), "{all:?}");
+    let mut all: Vec<String> = all.into_iter().map(|(run_id, _)| run_id).collect();
+    all.sort();
+    ids.sort();
+    assert_eq!(all, ids, "each is granted, and none twice");
 }

@@ -1,6 +1,6 @@
 //! Workers that look for work at the same time, on one replica and on two.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use futures_util::poll;
 use prost_types::Duration as WireDuration;
@@ -36,6 +36,7 @@ fn ask(team: &str, ttl: i64, wait: i64) -> ClaimNextRunRequest {
         max_running: None,
         request_id: String::new(),
         take: 0,
+        max_runs: 1,
     }
 }
 
@@ -76,10 +77,19 @@ async fn waiting(client: &Client, asked: ClaimNextRunRequest) -> JoinSet<Result<
     waiting
 }
 
-/// Claims and completes until there is nothing left; what it got, in its order.
-async fn drain(mut client: Client, agent: String) -> Vec<String> {
+/// Claims and completes until there is nothing left, so many runs at once; what it got, in its order.
+async fn drain(mut client: Client, agent: String, max_runs: u32) -> Vec<String> {
     let mut got = Vec::new();
-    while let Some(run) = claim(&mut client, "blue", 0, &agent).await {
+    let mut claimed = VecDeque::new();
+    loop {
+        if claimed.is_empty() {
+            let mut asked = Request::new(ClaimNextRunRequest { max_runs, ..ask("blue", 60, 0) });
+            asked.metadata_mut().insert("runledger-agent-id", agent.parse().unwrap());
+            let answer = client.claim_next_run(asked).await.unwrap().into_inner();
+            assert!(answer.more_runs.len() < max_runs as usize);
+            claimed.extend(answer.run.into_iter().chain(answer.more_runs));
+        }
+        let Some(run) = claimed.pop_front() else { return got };
         assert_eq!((run.status(), run.agent_id.as_str()), (RunStatus::Running, agent.as_str()));
         let lease_epoch = run.lease.unwrap().epoch;
         let mut done = Request::new(CompleteRunRequest {
@@ -91,7 +101,6 @@ async fn drain(mut client: Client, agent: String) -> Vec<String> {
         client.complete_run(done).await.unwrap();
         got.push(run.run_id);
     }
-    got
 }
 
 async fn each_is_taken_once(data: &Data, servers: &[&Server]) {
@@ -108,7 +117,7 @@ async fn each_is_taken_once(data: &Data, servers: &[&Server]) {
     pending(&mut servers[0].client(), "other", "red").await;
     let mut claimers = JoinSet::new();
     for n in 0..CLAIMERS {
-        claimers.spawn(drain(servers[n % servers.len()].client(), format!("worker-{n}")));
+        claimers.spawn(drain(servers[n % servers.len()].client(), format!("worker-{n}"), 1 + (n % 7) as u32));
     }
     let got = timeout(SOON * 2, claimers.join_all()).await.expect("it hangs");
     let all: Vec<&String> = got.iter().flatten().collect();

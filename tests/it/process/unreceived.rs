@@ -162,6 +162,54 @@ async fn a_claim_whose_caller_has_gone_when_its_answer_is_due_is_the_next_caller
     Data::Postgres(database.dsn()).sound().await;
 }
 
+/// A caller that has gone when the first of its runs was claimed, and the others wait for the heads of their shards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_runs_none_is_lost_whose_caller_has_gone_before_the_last_was_claimed() {
+    let database = Database::fresh().await;
+    let server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let (mut maker, holder) = (server.client(), direct(&database.dsn()).await);
+    for n in 0..20 {
+        pending(&mut maker, &format!("run-{n}")).await;
+    }
+    holder
+        .batch_execute(
+            "begin; select from shards where shard <> (select shard from runs where run_id = 'run-0') for update",
+        )
+        .await
+        .unwrap();
+    let gone = server.client();
+    let (mut claims, mut asks) = (gone.clone(), JoinSet::new());
+    asks.spawn(
+        async move { claims.claim_next_run(ClaimNextRunRequest { max_runs: 20, ..ask("mine", 0) }).await.map(drop) },
+    );
+    let look = direct(&database.dsn()).await;
+    let claimed = eventually(SOON, async || {
+        let waits =
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+                     and exists (select from runs where run_id = 'run-0' and status = 2)";
+        let waiting: i64 = look.query_one(waits, &[]).await.unwrap().get(0);
+        (waiting > 0).then_some(())
+    });
+    claimed.await.expect("the first is claimed, and others wait for their heads");
+    asks.shutdown().await;
+    let unknown = GetRunRequest { run_id: "run-0".to_owned(), ..GetRunRequest::default() };
+    let _known = gone.clone().get_run(unknown).await.unwrap();
+    holder.batch_execute("rollback").await.unwrap();
+    let mut left = 20;
+    while left > 0 {
+        let answer =
+            maker.claim_next_run(ClaimNextRunRequest { max_runs: 20, ..ask("", 30) }).await.unwrap().into_inner();
+        for run in answer.run.into_iter().chain(answer.more_runs) {
+            let epoch = run.lease.as_ref().unwrap().epoch;
+            assert!(epoch == 1 || epoch == 3, "given back, or never claimed: {run:?}");
+            complete(&mut maker, run.run_id, epoch).await;
+            left -= 1;
+        }
+    }
+    Data::Postgres(database.dsn()).sound().await;
+}
+
 /// Workers that are told to end while they look for work, which comes all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_stops_orphans_no_run_that_it_had_not_begun() {

@@ -16,7 +16,11 @@ use crate::random::draw_id;
 use crate::report::{Report, per_second};
 use crate::runs::{AT_ONCE, Runs};
 use crate::servers::{Client, Reach, Replicas};
-use runledger_proto::v1::{ClaimNextRunRequest, CompleteRunRequest, MaxRunning, StartRunRequest};
+use runledger_proto::v1::run_command::Command;
+use runledger_proto::v1::{
+    ApplyCommandsRequest, ClaimNextRunRequest, ClaimNextRunResponse, CompleteRunRequest, MaxRunning, Run, RunCommand,
+    StartRunRequest,
+};
 
 /// The label that has instances as values.
 const INSTANCE: &str = "instance";
@@ -29,12 +33,15 @@ pub struct Plan {
     /// Number of pending runs
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Number of workers, each of which claims and completes one run after the other
+    /// Number of workers, each of which claims and completes runs, one call after the other
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     workers: u32,
     /// Spread the runs over this many values of a label, of each of which one run may be running [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     instances: Option<u32>,
+    /// Runs that a worker claims in one call at most, and then completes in one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    max_runs: u32,
     #[command(flatten)]
     servers: Replicas,
 }
@@ -95,6 +102,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
             max_running: instances.map(|_| MaxRunning { label: INSTANCE.to_owned(), limit: 1 }),
             request_id: String::new(),
             take: 0,
+            max_runs: plan.max_runs,
         };
         workers.spawn(drain(connections.of(number), request));
     }
@@ -119,7 +127,10 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         interrupted: stop.is_cancelled(),
         numbers: vec![("runs", made.into()), ("claims_per_second", per_second(made, took).into())],
         delays_ms: vec![("claim", claims.summary())],
-        notes: vec!["each worker completes what it claimed before it claims the next".to_owned()],
+        notes: vec![format!(
+            "each worker claims up to {} in one call, and completes them before it claims more",
+            plan.max_runs,
+        )],
         ..Report::default()
     })
 }
@@ -131,12 +142,34 @@ async fn drain(mut client: Client, request: ClaimNextRunRequest) -> Result<Done,
         // The call has a `request_id`, as a worker's has, so that no run is lost with an answer.
         let asked = ClaimNextRunRequest { request_id: draw_id().to_string(), ..request.clone() };
         let answer = client.claim_next_run(asked).await.map_err(BenchError::call("ClaimNextRun"))?;
-        let Some(run) = answer.into_inner().run else { return Ok(done) };
+        let ClaimNextRunResponse { run, more_runs, .. } = answer.into_inner();
+        let claimed: Vec<Run> = run.into_iter().chain(more_runs).collect();
+        if claimed.is_empty() {
+            return Ok(done);
+        }
         done.claims.record(sent.elapsed());
-        let lease_epoch = run.lease.map_or(0, |lease| lease.epoch);
-        let request = CompleteRunRequest { run_id: run.run_id.clone(), lease_epoch, ..CompleteRunRequest::default() };
-        client.complete_run(request).await.map_err(BenchError::call("CompleteRun"))?;
-        done.runs.push(run.run_id);
+        match claimed.as_slice() {
+            [run] => {
+                client.complete_run(end(run)).await.map_err(BenchError::call("CompleteRun"))?;
+            }
+            runs => complete_all(&mut client, runs.iter().map(end)).await?,
+        }
+        done.runs.extend(claimed.into_iter().map(|run| run.run_id));
         done.last = Some(Instant::now());
+    }
+}
+
+fn end(run: &Run) -> CompleteRunRequest {
+    let lease_epoch = run.lease.as_ref().map_or(0, |lease| lease.epoch);
+    CompleteRunRequest { run_id: run.run_id.clone(), lease_epoch, ..CompleteRunRequest::default() }
+}
+
+async fn complete_all(client: &mut Client, ends: impl Iterator<Item = CompleteRunRequest>) -> Result<(), BenchError> {
+    let commands = ends.map(|end| RunCommand { command: Some(Command::Complete(end)) }).collect();
+    let asked = ApplyCommandsRequest { commands, view: None };
+    let answer = client.apply_commands(asked).await.map_err(BenchError::call("ApplyCommands"))?;
+    match answer.into_inner().results.into_iter().find_map(|result| result.error) {
+        None => Ok(()),
+        Some(error) => Err(BenchError::call("ApplyCommands")(tonic::Status::new(error.code.into(), error.message))),
     }
 }

@@ -91,6 +91,7 @@ impl Worker {
             max_running: what.max_running.clone(),
             request_id,
             take: what.take.into(),
+            max_runs: 1,
         }
     }
 }
