@@ -27,14 +27,23 @@ pub(super) fn show<A: Named>(
     run: Option<&v1::Run>,
     disposition: i32,
 ) -> Result<(), Stop> {
+    show_all(format, answer, run, disposition)
+}
+
+/// Shows an answer with any number of runs.
+pub(super) fn show_all<'a, A: Named>(
+    format: &RunFormat,
+    answer: &A,
+    runs: impl IntoIterator<Item = &'a v1::Run>,
+    disposition: i32,
+) -> Result<(), Stop> {
     let mut out = Out::new();
     match format.output() {
-        RunOutput::Ids => run.map_or(Ok(()), |run| out.line(&run.run_id))?,
+        RunOutput::Ids => runs.into_iter().try_for_each(|run| out.line(&run.run_id))?,
         RunOutput::As(Output::Json) => out.json(answer)?,
         RunOutput::As(Output::Table) => {
-            let mut pairs = vec![vec!["disposition".to_owned(), words::disposition(disposition)]];
-            pairs.extend(run.map(rows).unwrap_or_default());
-            out.pairs(&pairs)?;
+            let disposition = vec!["disposition".to_owned(), words::disposition(disposition)];
+            out.pairs(&std::iter::once(disposition).chain(runs.into_iter().flat_map(rows)).collect::<Vec<_>>())?;
         }
     }
     Ok(out.flush()?)

@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tokio::time::{Instant, sleep};
 
-use super::change::show;
+use super::change::show_all;
 use crate::cli::connect::Server;
 use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::fields::{Label, MaxRunning, Take, labels};
@@ -20,8 +20,9 @@ pub(super) const HELP: &str = concat!(
     "Examples:\n  \
     runledger run claim-next --label team=search --wait 1s\n  \
     runledger run claim-next --max-running instance=1 --lease-ttl 1m --output json\n  \
-    runledger run claim-next --take both --wait 1s\n\n\
-    Each run is for one caller. The answer names the run and the epoch of its lease: send a heartbeat every third of the \
+    runledger run claim-next --take both --wait 1s\n  \
+    runledger run claim-next --label team=search --max-runs 10 --quiet\n\n\
+    Each run is for one caller. The answer names each run and the epoch of its lease: send a heartbeat every third of the \
     ttl, or give the run back by `runledger run release --not-begun`. A claim that is cut off is made \
     again under the same request id, so no run is taken for an answer that gets lost. No run to claim within --wait: 4. `runledger run \
     worker --claim` does all of it for a program.\n",
@@ -51,6 +52,9 @@ pub(super) struct ClaimNextArgs {
     /// Time to wait for a run
     #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration, default_value = "0s")]
     wait: Duration,
+    /// Runs to claim at most, 1 to 100: what is there comes at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    max_runs: u32,
     /// Pass over runs while N (1 to 100) with the same value of this label are running that were claimed so
     #[arg(long, value_name = "LABEL=N")]
     max_running: Option<MaxRunning>,
@@ -85,6 +89,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
         max_running: args.max_running.as_ref().map(MaxRunning::message),
         request_id: args.request_id.unwrap_or_else(request_id),
         take: args.take.message(),
+        max_runs: args.max_runs,
     };
     let until = Instant::now().checked_add(args.wait).and_then(|until| until.checked_add(args.timeout));
     let until = until.ok_or_else(|| Stop::Usage("--wait is too long".to_owned()))?;
@@ -118,7 +123,7 @@ pub(super) async fn run(args: ClaimNextArgs) -> Result<(), Stop> {
         }
     };
     match &answer.run {
-        Some(run) => show(&args.format, &answer, Some(run), answer.disposition),
+        Some(run) => show_all(&args.format, &answer, std::iter::once(run).chain(&answer.more_runs), answer.disposition),
         None if args.wait.is_zero() => Err(Stop::TimedOut("there was no run to claim: nothing was claimed".to_owned())),
         None => Err(Stop::TimedOut(format!("there was no run to claim for {:?}: nothing was claimed", args.wait))),
     }
