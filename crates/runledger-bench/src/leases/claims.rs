@@ -170,6 +170,6 @@ async fn complete_all(client: &mut Client, ends: impl Iterator<Item = CompleteRu
     let answer = client.apply_commands(asked).await.map_err(BenchError::call("ApplyCommands"))?;
     match answer.into_inner().results.into_iter().find_map(|result| result.error) {
         None => Ok(()),
-        Some(error) => Err(BenchError::call("ApplyCommands")(tonic::Status::new(error.code.into(), error.message))),
+        Some(error) => Err(BenchError::Command { message: error.message }),
     }
 }
