@@ -116,8 +116,8 @@ async fn each_is_taken_once(data: &Data, servers: &[&Server]) {
     makers.join_all().await;
     pending(&mut servers[0].client(), "other", "red").await;
     let mut claimers = JoinSet::new();
-    for n in 0..CLAIMERS {
-        claimers.spawn(drain(servers[n % servers.len()].client(), format!("worker-{n}"), 1 + (n % 7) as u32));
+    for (n, max_runs) in (0..CLAIMERS).zip((1..=7).cycle()) {
+        claimers.spawn(drain(servers[n % servers.len()].client(), format!("worker-{n}"), max_runs));
     }
     let got = timeout(SOON * 2, claimers.join_all()).await.expect("it hangs");
     let all: Vec<&String> = got.iter().flatten().collect();
