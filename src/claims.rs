@@ -10,8 +10,8 @@
 //!
 //! `queues` finds the queue of a claimer, `queue` reads pages for it, `backlog` decides which claimer is handed which
 //! run, `lanes` keeps the runs that wait, `max_running` those that are running, and `room` bounds the memory of all
-//! queues. `more` claims what a claimer takes beside its first run, `replay` answers requests that were answered before, and `give_back` makes runs ready whose claimers have
-//! gone.
+//! queues. `more` claims what a claimer takes beside its first run, `replay` answers requests that were answered
+//! before, `grant` is what a claimer gets, and `give_back` makes runs ready whose claimers have gone.
 //!
 //! Invariants:
 //!
@@ -25,6 +25,7 @@
 mod backlog;
 mod failure;
 mod give_back;
+mod grant;
 mod lanes;
 mod limits;
 mod max_running;
@@ -45,15 +46,16 @@ use tokio_util::sync::CancellationToken;
 
 use self::backlog::Outcome;
 pub use self::failure::Failure;
+use self::grant::ToGiveBack;
+pub use self::grant::{Grant, Granted};
 use self::lanes::Taker;
 pub use self::limits::Limits;
-pub use self::more::Further;
 use self::queue::Candidate;
 use self::queue_key::QueueKey;
 use self::queues::{Claimer, Queues};
 use crate::domain::{
-    self, Agents, Ask, Cause, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, Run, RunId, RunKey,
-    Take, TraceContext,
+    self, Agents, Ask, Cause, Command, Filter, MaxRunning, Namespace, Principal, Refusal, Request, RunId, RunKey, Take,
+    TraceContext,
 };
 use crate::engine::{self, Engine};
 use crate::fairness::{CallerKey, Turn, Turns, spread};
@@ -99,6 +101,8 @@ pub struct Claim {
     pub caller: CallerKey,
     /// The number of runs that the claimer takes at most.
     pub max_runs: usize,
+    /// The bytes of runs that the answer has room for.
+    pub bytes_max: usize,
     /// The claimer's own request, by which the claimer may ask again for what was granted.
     pub request: Option<Request>,
     /// The end of the wait for a run, where there is none.
@@ -107,17 +111,6 @@ pub struct Claim {
     pub deadline: Option<Instant>,
     /// The call's place in a trace.
     pub trace: Option<TraceContext>,
-}
-
-/// The answer to a claimer.
-#[derive(Debug)]
-pub struct Granted {
-    /// The run, under the claimer's lease.
-    pub run: Arc<Run>,
-    /// The other runs that were claimed with it.
-    pub more: Vec<Further>,
-    /// The claimer's request was answered with the run before.
-    pub replayed: bool,
 }
 
 /// The entry of claims.
@@ -186,9 +179,11 @@ impl Claims {
                     unless_cut(cut.as_mut(), taking).await?
                 }
             {
-                if let Some(mut granted) = self.claim(claim, candidate).await? {
+                let to_give_back = ToGiveBack::of(&self.engine);
+                if let Some(mut granted) = self.claim(claim, candidate, &to_give_back).await? {
                     if !granted.replayed && claim.max_runs > 1 {
-                        granted.more = self.more(claim, &queue, taker, &granted.run).await;
+                        let claiming = (claim, &to_give_back);
+                        granted.more = self.more(claiming, (&queue, taker), granted.first.run(), cut.as_mut()).await;
                     }
                     return Ok(Some(granted));
                 }
@@ -268,12 +263,18 @@ impl Claims {
     }
 
     /// Claims a candidate; none when the run is not to be had any more.
-    async fn claim(&self, claim: &Claim, candidate: Candidate<'_>) -> Result<Option<Granted>, Failure> {
+    async fn claim(
+        &self,
+        claim: &Claim,
+        candidate: Candidate<'_>,
+        to_give_back: &ToGiveBack,
+    ) -> Result<Option<Granted>, Failure> {
         let command = command(claim, claim.request.clone(), &candidate.run_id);
         match self.engine.submit_for(claim.caller, command, claim.deadline).await {
             Ok(answer) => {
                 candidate.decided(Outcome::Claimed);
-                Ok(Some(Granted { run: answer.run, more: Vec::new(), replayed: false }))
+                let first = to_give_back.granted(answer.run, claim.request.clone());
+                Ok(Some(Granted { first, more: Vec::new(), replayed: false }))
             }
             Err(engine::Failure::Refused(refusal)) => self.refused(claim, candidate, refusal).await,
             // Dropped, the candidate waits for the next claimer.

@@ -39,6 +39,7 @@ impl Authority {
             principal,
             agents,
             caller: call.key,
+            bytes_max: ANSWER_BYTES_MAX,
             request,
             wait_until,
             deadline: call.until.deadline,
@@ -66,21 +67,20 @@ impl Authority {
             Some(Granted { replayed: false, .. }) => v1::Disposition::Applied,
             Some(Granted { replayed: true, .. }) => v1::Disposition::Replayed,
         };
-        if let Some(Granted { run, .. }) = &granted {
-            traces::current_run(&claim.namespace, &run.run_id);
-        }
-        let Some(Granted { run, more, .. }) = granted else { return Ok(v1::ClaimNextRunResponse::default()) };
-        let run = v1::Run::from(&*run);
+        let Some(Granted { first, more, .. }) = granted else { return Ok(v1::ClaimNextRunResponse::default()) };
+        traces::current_run(&claim.namespace, &first.run().run_id);
+        let run = v1::Run::from(first.run());
+        first.receive();
         let mut bytes = run.encoded_len();
         let mut more_runs = Vec::with_capacity(more.len());
-        for further in more {
-            let run = v1::Run::from(further.run());
+        for grant in more {
+            let run = v1::Run::from(grant.run());
             bytes += run.encoded_len();
             // What is left here is given back.
             if bytes > ANSWER_BYTES_MAX {
                 break;
             }
-            further.receive();
+            grant.receive();
             more_runs.push(run);
         }
         Ok(v1::ClaimNextRunResponse { run: Some(run), disposition: disposition.into(), more_runs })

@@ -1,35 +1,30 @@
-//! Claims that are asked for again: the claimer's own request was answered before, and is answered with the same run.
+//! Claims that are asked for again: the claimer's own request was answered before, and is answered with the same runs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout_at;
 
+use super::grant::{Grant, Granted, IfUnreceived, ToGiveBack};
 use super::more::numbered;
-use super::{Claim, Claims, Failure, Granted};
+use super::{Claim, Claims, Failure};
 use crate::domain::sides::claims;
-use crate::domain::{Lease, Refusal, Request};
-use crate::engine::{self, Unreceived};
-use crate::store::StoreError;
+use crate::domain::{Claimed, Refusal, Request, RunKey};
+use crate::engine;
+use crate::store::{Found, StoreError};
 
 /// The time for which claims are kept, so that a claimer may ask again.
 const KEPT: Duration = Duration::from_hours(1);
 
+/// A claim that is kept, and the guard that gives it back if the claimer goes before the answer.
+type Guarded = (Claimed, IfUnreceived);
+
 impl Claims {
-    /// The run that the claimer's own request was answered with, if it was.
+    /// The runs that the claimer's own request was answered with, if it was: those that are the claimer's still.
     pub(super) async fn replay(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
         let Some(request) = &claim.request else { return Ok(None) };
-        let Some(mut granted) = self.replay_of(claim, request).await? else { return Ok(None) };
-        for number in 1..claim.max_runs {
-            let Some(request) = numbered(Some(request), number) else { break };
-            match self.replay_of(claim, &request).await {
-                Ok(Some(Granted { run, .. })) => granted.more.push(self.granted_before(run)),
-                // There were fewer, or this one is the claimer's no more.
-                Ok(None) | Err(Failure::Refused(_)) => {}
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(Some(granted))
+        let mut requests = vec![request.clone()];
+        requests.extend((1..claim.max_runs).map(|number| numbered(request, number)));
+        self.granted_again(claim, &requests).await
     }
 
     /// The same, of a claim that an older release has kept by the id alone: only a process that has just begun looks for
@@ -42,7 +37,8 @@ impl Claims {
             return Ok(None);
         }
         let request = Request { id: claims::sent_id(&request.id).to_owned(), digest: request.digest };
-        let found = self.upkeep.claimed(&claim.namespace, &request.id).await.map_err(Failure::Store)?;
+        let found = self.upkeep.claimed(&claim.namespace, std::slice::from_ref(&request.id)).await;
+        let found = found.map_err(Failure::Store)?.into_iter().flatten().next();
         // One of another caller is none of this one's.
         let Some(found) = found.filter(|found| found.digest == request.digest) else { return Ok(None) };
         let run = self.runs.run(&found.key).await.map_err(Failure::Store)?;
@@ -50,39 +46,91 @@ impl Claims {
         if grantee.is_some_and(|grantee| grantee.identity.as_ref() != Some(identity)) {
             return Ok(None);
         }
-        self.replay_of(claim, &request).await
+        self.granted_again(claim, &[request]).await
     }
 
-    async fn replay_of(&self, claim: &Claim, request: &Request) -> Result<Option<Granted>, Failure> {
-        let found = self.upkeep.claimed(&claim.namespace, &request.id).await.map_err(Failure::Store)?;
-        let Some(found) = found else { return Ok(None) };
-        if found.digest != request.digest {
-            let (key, request_id) = (found.key, claims::sent_id(&request.id).to_owned());
-            return Err(Failure::Refused(Box::new(Refusal::RequestIdReused { key, request_id })));
-        }
-        let lease = Lease { epoch: found.epoch, ttl_ms: claim.lease_ttl_ms, released: false, resting: false };
-        // A claimer that goes from here on has perhaps been noted as one that is answered.
-        let (key, replays) = (found.key, found.replays + 1);
-        let answer = Unreceived { key, lease, request: Some(request.clone()), replays, revision: None };
-        let mut undelivered = self.gives_back(Some(answer));
-        let noted = async {
-            let Some(claimed) = self.upkeep.replay_claim(&claim.namespace, &request.id).await? else { return Ok(None) };
-            if let Some(answer) = &mut undelivered.claim {
-                answer.replays = claimed.replays;
+    async fn granted_again(&self, claim: &Claim, requests: &[Request]) -> Result<Option<Granted>, Failure> {
+        let mut grants = self.held(claim, requests).await?.into_iter();
+        let Some(first) = grants.next() else { return Ok(None) };
+        Ok(Some(Granted { first, more: grants.collect(), replayed: true }))
+    }
+
+    /// The runs that these requests of the claimer were answered with, in the order of the requests: those that are the
+    /// claimer's still. What the answer has no room for is given back.
+    ///
+    /// # Errors
+    ///
+    /// There were some, and none is the claimer's any more; or they cannot be read.
+    pub(super) async fn held(&self, claim: &Claim, requests: &[Request]) -> Result<Vec<Grant>, Failure> {
+        let to_give_back = ToGiveBack::of(&self.engine);
+        let ids: Vec<String> = requests.iter().map(|request| request.id.clone()).collect();
+        let found = self.upkeep.claimed(&claim.namespace, &ids).await.map_err(Failure::Store)?;
+        let (mut asked, mut guards) = (Vec::new(), Vec::new());
+        for (request, found) in requests.iter().zip(found) {
+            let Some(found) = found else { continue };
+            if found.digest != request.digest {
+                let (key, request_id) = (found.key, claims::sent_id(&request.id).to_owned());
+                return Err(Failure::Refused(Box::new(Refusal::RequestIdReused { key, request_id })));
             }
-            let run = self.runs.run(&claimed.key).await?;
-            Ok::<_, StoreError>(Some((claimed, run)))
+            asked.push(request);
+            // A claimer that goes from here on has perhaps been noted as one that is answered.
+            let noted = Claimed { replays: found.replays + 1, ..found };
+            guards.push(to_give_back.replayed(&noted, request, claim.lease_ttl_ms));
+        }
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let noted = async {
+            let noted = self.note_answered(claim, &asked, &to_give_back, &mut guards).await?;
+            let keys: Vec<RunKey> = noted.iter().map(|(claimed, _)| claimed.key.clone()).collect();
+            let runs = if keys.is_empty() { Vec::new() } else { self.runs.runs(&keys, claim.bytes_max).await? };
+            Ok::<_, StoreError>((noted, runs))
         };
         let noted = match claim.deadline {
             Some(deadline) => timeout_at(deadline, noted).await.ok(),
             None => Some(noted.await),
         };
-        // The run was claimed: "nothing was written" would be false.
-        let Some(Ok(noted)) = noted else { return Err(Failure::Engine(engine::Failure::OutcomeUnknown)) };
-        undelivered.receive();
-        // Given back in between, the run is claimed anew.
-        let Some((claimed, run)) = noted else { return Ok(None) };
-        claims::still_held(&claimed, run.as_ref()).map_err(|refusal| Failure::Refused(Box::new(refusal)))?;
-        Ok(run.map(|run| Granted { run: Arc::new(run), more: Vec::new(), replayed: true }))
+        // The runs were claimed: "nothing was written" would be false.
+        let Some(Ok((noted, runs))) = noted else { return Err(Failure::Engine(engine::Failure::OutcomeUnknown)) };
+        let (mut grants, mut lost) = (Vec::with_capacity(noted.len()), None);
+        for ((claimed, if_unreceived), found) in noted.into_iter().zip(runs) {
+            let run = match found {
+                Found::Run(read) => Some(read.run),
+                Found::Nothing => None,
+                Found::Left => continue,
+            };
+            match (claims::still_held(&claimed, run.as_ref()), run) {
+                (Ok(()), Some(run)) => grants.push(Grant::new(run.into(), if_unreceived)),
+                (Ok(()), None) => {}
+                (Err(refusal), _) => {
+                    if_unreceived.receive();
+                    lost.get_or_insert(refusal);
+                }
+            }
+        }
+        match lost.filter(|_| grants.is_empty()) {
+            Some(refusal) => Err(Failure::Refused(Box::new(refusal))),
+            None => Ok(grants),
+        }
+    }
+
+    /// Notes that the claimer is answered once more, and takes over from the guards of what was found. Given back in
+    /// between, a run is claimed anew: it is left out.
+    async fn note_answered(
+        &self,
+        claim: &Claim,
+        asked: &[&Request],
+        to_give_back: &ToGiveBack,
+        guards: &mut Vec<IfUnreceived>,
+    ) -> Result<Vec<Guarded>, StoreError> {
+        let ids: Vec<String> = asked.iter().map(|request| request.id.clone()).collect();
+        let noted = self.upkeep.replay_claims(&claim.namespace, &ids).await?;
+        guards.drain(..).for_each(IfUnreceived::receive);
+        let guarded = noted.into_iter().zip(asked).filter_map(|(claimed, request)| {
+            let claimed = claimed?;
+            let guard = to_give_back.replayed(&claimed, request, claim.lease_ttl_ms);
+            Some((claimed, guard))
+        });
+        Ok(guarded.collect())
     }
 }

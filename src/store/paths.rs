@@ -48,8 +48,8 @@ macro_rules! store_paths {
                 async fn renew(shard: Shard, renewals: &[(RunKey, Renewal)]) -> Result<Vec<Option<Renewed>>, StoreError> as Renew;
                 async fn leases(keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError> as Leases;
                 async fn overdue(shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError> as Overdue;
-                async fn claimed(namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> as Claimed;
-                async fn replay_claim(namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> as ReplayClaim;
+                async fn claimed(namespace: &Namespace, request_ids: &[String]) -> Result<Vec<Option<Claimed>>, StoreError> as Claimed;
+                async fn replay_claims(namespace: &Namespace, request_ids: &[String]) -> Result<Vec<Option<Claimed>>, StoreError> as ReplayClaims;
                 async fn stay_alive() -> Result<(), StoreError> as StayAlive;
                 async fn measure() -> Result<bool, StoreError> as Measure;
                 async fn tidy() -> Result<bool, StoreError> as Tidy;

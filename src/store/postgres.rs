@@ -275,12 +275,16 @@ impl Upkeep for PostgresStore {
         leases::overdue(&self.commits.sessions, &self.commits.uptime, shard, after, limit).await
     }
 
-    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        claims::claimed(&self.commits.sessions, namespace, request_id).await
+    async fn claimed(&self, namespace: &Namespace, request_ids: &[String]) -> Result<Vec<Option<Claimed>>, StoreError> {
+        claims::claimed(&self.commits.sessions, namespace, request_ids).await
     }
 
-    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        claims::replay(&self.commits.sessions, namespace, request_id).await
+    async fn replay_claims(
+        &self,
+        namespace: &Namespace,
+        request_ids: &[String],
+    ) -> Result<Vec<Option<Claimed>>, StoreError> {
+        claims::replay(&self.commits.sessions, namespace, request_ids).await
     }
 
     async fn stay_alive(&self) -> Result<(), StoreError> {

@@ -377,14 +377,18 @@ impl Upkeep for SqliteStore {
         self.connections.read(move |connection| leases::overdue(connection, shard, &after, limit, &clock)).await?
     }
 
-    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        let key = (namespace.clone(), request_id.to_owned());
-        self.connections.read(move |connection| sides::claims::claimed(connection, &key)).await?
+    async fn claimed(&self, namespace: &Namespace, request_ids: &[String]) -> Result<Vec<Option<Claimed>>, StoreError> {
+        let keys = claims::keys(namespace, request_ids);
+        self.connections.read(move |connection| claims::claimed(connection, &keys)).await?
     }
 
-    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError> {
-        let key = (namespace.clone(), request_id.to_owned());
-        self.connections.write(move |connection| claims::replay(connection, &key)).await?
+    async fn replay_claims(
+        &self,
+        namespace: &Namespace,
+        request_ids: &[String],
+    ) -> Result<Vec<Option<Claimed>>, StoreError> {
+        let keys = claims::keys(namespace, request_ids);
+        self.connections.write(move |connection| claims::replay(connection, &keys)).await?
     }
 
     /// No other process asks for a stamp. But a restart asks how much time has passed, where any lease or deadline is to

@@ -43,20 +43,25 @@ pub trait Upkeep: OfLedger {
     /// The store cannot be read.
     async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError>;
 
-    /// The claim that a claimer's own request of this id was answered with, if there is one.
+    /// The claims that a claimer's own requests of these ids were answered with, in the order of the ids. No id may come
+    /// twice.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    async fn claimed(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError>;
+    async fn claimed(&self, namespace: &Namespace, request_ids: &[String]) -> Result<Vec<Option<Claimed>>, StoreError>;
 
-    /// The same, and notes that the claimer is answered once more: from then on, the claim cannot be given back as
+    /// The same, and notes that the claimer is answered once more: from then on, none of the claims can be given back as
     /// one that nobody received before that. Waits for a claim that is being given back.
     ///
     /// # Errors
     ///
-    /// The store cannot be read or written; the answer may have been noted all the same.
-    async fn replay_claim(&self, namespace: &Namespace, request_id: &str) -> Result<Option<Claimed>, StoreError>;
+    /// The store cannot be read or written; all answers may have been noted all the same, or none.
+    async fn replay_claims(
+        &self,
+        namespace: &Namespace,
+        request_ids: &[String],
+    ) -> Result<Vec<Option<Claimed>>, StoreError>;
 
     /// Stamps that a server is alive, where others want to know, or where renewals failed and none was made since;
     /// and looks whether the database still has all acknowledged calls. Called once a second, by every server.

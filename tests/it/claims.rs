@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use runledger::claims::{Claim, Claims, Failure, Limits};
+use runledger::claims::{Claim, Claims, Failure, Granted, Limits};
 use runledger::clock::SystemClock;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
 use runledger::domain::{Agents, Ask, Command, Filter, LabelValue, MaxRunning, Principal, Priority, Run, Take};
@@ -70,7 +70,13 @@ impl Process {
 
 async fn next(claims: Arc<Claims>, agent: Option<String>, wait: Duration) -> Result<Option<String>, Failure> {
     let claim = claim_of(agent, wait);
-    Ok(claims.next(&claim, pending()).await?.map(|granted| granted.run.run_id.to_string()))
+    Ok(claims.next(&claim, pending()).await?.map(received))
+}
+
+fn received(granted: Granted) -> String {
+    let run_id = granted.first.run().run_id.to_string();
+    granted.first.receive();
+    run_id
 }
 
 fn claim_of(agent: Option<String>, wait: Duration) -> Claim {
@@ -81,6 +87,7 @@ fn claim_of(agent: Option<String>, wait: Duration) -> Claim {
         max_running: None,
         lease_ttl_ms: TTL_MS,
         max_runs: 1,
+        bytes_max: usize::MAX,
         principal: agent.map_or_else(Principal::anonymous, Principal::claimed),
         agents: Agents::All,
         caller: CallerKey::AUTHORITY,
@@ -202,7 +209,7 @@ async fn a_run_whose_priority_changes_all_the_time_is_had_at_once() {
         let filter = Filter { labels: [("queue".to_owned(), queue)].into(), ..Filter::default() };
         let claim = Claim { filter, ..claim_of(None, Duration::ZERO) };
         let granted = process.claims.next(&claim, pending()).await.unwrap();
-        assert!(granted.is_some(), "in round {round} it is told that there is none");
+        assert!(granted.map(received).is_some(), "in round {round} it is told that there is none");
         changes.join_next().await;
     }
 }
@@ -248,21 +255,11 @@ async fn a_lease_begins_and_ends_with_a_commit_of_unknown_outcome() {
 /// A claim that lets one run of each instance run.
 async fn next_of_an_instance(claims: Arc<Claims>, wait: Duration) -> Option<String> {
     let claim = Claim {
-        namespace: DEFAULT_NAMESPACE.into(),
         filter: Filter { labels: [("pool".to_owned(), "p".to_owned())].into(), ..Filter::default() },
-        take: Take::Pending,
         max_running: Some(MaxRunning { label: "instance".to_owned(), limit: 1 }),
-        lease_ttl_ms: TTL_MS,
-        max_runs: 1,
-        principal: Principal::anonymous(),
-        agents: Agents::All,
-        caller: CallerKey::AUTHORITY,
-        request: None,
-        wait_until: Instant::now() + wait,
-        deadline: None,
-        trace: None,
+        ..claim_of(None, wait)
     };
-    claims.next(&claim, pending()).await.unwrap().map(|granted| granted.run.run_id.to_string())
+    claims.next(&claim, pending()).await.unwrap().map(received)
 }
 
 fn queued(run_id: &str, instance: &str) -> Command {
@@ -431,22 +428,9 @@ async fn agents_beside_a_very_long_queue_of_another_owner_read_it_once_each() {
 async fn of_more_filters_than_there_may_be_queues_each_is_served() {
     let process = Process::start_with(Limits { queues_max: 8, ..Limits::DEFAULT }).await;
     let next = async |pool: usize| {
-        let claim = Claim {
-            namespace: DEFAULT_NAMESPACE.into(),
-            filter: Filter { labels: [("pool".to_owned(), pool.to_string())].into(), ..Filter::default() },
-            take: Take::Pending,
-            max_running: None,
-            lease_ttl_ms: TTL_MS,
-            max_runs: 1,
-            principal: Principal::anonymous(),
-            agents: Agents::All,
-            caller: CallerKey::AUTHORITY,
-            request: None,
-            wait_until: Instant::now(),
-            deadline: None,
-            trace: None,
-        };
-        process.claims.next(&claim, pending()).await.unwrap().map(|granted| granted.run.run_id.to_string())
+        let filter = Filter { labels: [("pool".to_owned(), pool.to_string())].into(), ..Filter::default() };
+        let claim = Claim { filter, ..claim_of(None, Duration::ZERO) };
+        process.claims.next(&claim, pending()).await.unwrap().map(received)
     };
     for pool in 0..12 {
         assert_eq!(next(pool).await, None);

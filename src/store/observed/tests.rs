@@ -109,8 +109,9 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert!(store.declared(&LifecycleKey::Named(key.namespace.clone(), name)).await.unwrap().is_some());
     assert_eq!(store.list_lifecycles(&key.namespace, "", 9).await.unwrap().len(), 1);
     assert_eq!(store.lifecycle_versions(&key.namespace, "task", 2, 9).await.unwrap().len(), 1);
-    assert!(store.claimed(&key.namespace, "request").await.unwrap().is_none());
-    assert!(store.replay_claim(&key.namespace, "request").await.unwrap().is_none());
+    let requests = ["request".to_owned()];
+    assert_eq!(store.claimed(&key.namespace, &requests).await.unwrap(), [None]);
+    assert_eq!(store.replay_claims(&key.namespace, &requests).await.unwrap(), [None]);
     store.stay_alive().await.unwrap();
     assert!(!store.measure().await.unwrap());
     assert_eq!(store.retentions().await.unwrap(), []);

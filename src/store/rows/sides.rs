@@ -1,4 +1,6 @@
-//! Rows of the sides: `leases`, `claims` and `max_running`; and the statements on them that both databases take.
+//! Rows of the sides: `leases`, `claims` and `max_running`.
+
+use std::collections::HashMap;
 
 use super::{Columns, Reader};
 use crate::domain::{ClaimKey, Claimed, Progress, RunKey};
@@ -20,20 +22,7 @@ pub(in crate::store) fn lease<R: Columns>(row: &R, key: &RunKey) -> Result<KeptL
     Ok(KeptLease { epoch: lease.get((0, "epoch"))?, expires_at: lease.get((1, "expires_at"))?, progress })
 }
 
-/// Reads the claim of a request. Most requests are new and cost this read only.
-pub(in crate::store) const READ_CLAIM: &str = "-- claims.read
-select namespace, request_id, request_digest, run_id, epoch, replays
-from claims
-where namespace = $1 and request_id = $2 and run_id is not null";
-
-/// Notes one more answer. On Postgres, waits for a claim that is being given back.
-pub(in crate::store) const REPLAY_CLAIM: &str = "-- claims.replay
-update claims
-set replays = replays + 1
-where namespace = $1 and request_id = $2 and run_id is not null
-returning namespace, request_id, request_digest, run_id, epoch, replays";
-
-/// A claim, from the columns of [`READ_CLAIM`].
+/// A claim, from `namespace`, `request_id`, `request_digest`, `run_id`, `epoch` and `replays`.
 pub(in crate::store) fn claim<R: Columns>(row: &R) -> Result<(ClaimKey, Claimed), StoreError> {
     let claim = Reader { table: "claims", row, key: &|| "a row without a key".to_owned() };
     let (namespace, request_id): ClaimKey = (claim.get((0, "namespace"))?, claim.get((1, "request_id"))?);
@@ -45,4 +34,13 @@ pub(in crate::store) fn claim<R: Columns>(row: &R) -> Result<(ClaimKey, Claimed)
         replays: claim.get((5, "replays"))?,
     };
     Ok(((namespace, request_id), claimed))
+}
+
+/// The claims of these requests, in their order.
+pub(in crate::store) fn claims_of(
+    request_ids: &[String],
+    claims: impl IntoIterator<Item = (ClaimKey, Claimed)>,
+) -> Vec<Option<Claimed>> {
+    let mut claims: HashMap<String, Claimed> = claims.into_iter().map(|((_, id), claimed)| (id, claimed)).collect();
+    request_ids.iter().map(|id| claims.remove(id)).collect()
 }

@@ -410,8 +410,11 @@ pub(crate) async fn several_runs_are_claimed_in_one_call_and_come_again_with_its
     first.max_runs = 4;
     let refused = Refused::from(several(&caller, first.clone()).await.unwrap_err());
     refused.is(Code::InvalidArgument, "REQUEST_ID_REUSED");
-    caller.apply(CompleteRunRequest { lease_epoch: 1, ..complete(&ids[0].0) }).await;
     first.max_runs = 3;
+    caller.apply(CompleteRunRequest { lease_epoch: 1, ..complete(&ids[0].0) }).await;
+    let left = vec![ids[2].clone()];
+    assert_eq!(several(&caller, first.clone()).await.unwrap(), (Disposition::Replayed, left), "one of the others");
+    caller.apply(CompleteRunRequest { lease_epoch: 1, ..complete(&ids[2].0) }).await;
     let refused = Refused::from(several(&caller, first).await.unwrap_err());
     refused.is(Code::FailedPrecondition, "LEASE_LOST");
 

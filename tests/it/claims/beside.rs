@@ -78,7 +78,7 @@ async fn a_page_of_a_whole_queue_is_a_turn_and_other_claims_come_in_between() {
     let filter = Filter { workflow_id: Some("own".to_owned()), ..Filter::default() };
     let short = Claim { filter, caller: CallerKey::of(1, None), ..claim_of(None, Duration::ZERO) };
     let granted = process.claims.next(&short, pending()).await.unwrap();
-    assert_eq!(granted.map(|granted| granted.run.run_id.to_string()).as_deref(), Some("own"));
+    assert_eq!(granted.map(received).as_deref(), Some("own"));
     let pages = process.store.lists.load(Ordering::Relaxed) - read;
     assert!(reading.try_join_next().is_none(), "after {pages} pages the others have not read half of their queues");
     assert!(timeout(SOON, reading.join_all()).await.expect("it hangs").into_iter().all(|is_answered| is_answered));

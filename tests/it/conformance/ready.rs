@@ -41,7 +41,7 @@ async fn ready(store: &dyn Store) -> Vec<String> {
 }
 
 async fn replayed(store: &dyn Store, request_id: &str) -> Option<(String, u64)> {
-    let claimed = store.replay_claim(&DEFAULT_NAMESPACE.into(), request_id).await.unwrap();
+    let claimed = store.replay_claims(&DEFAULT_NAMESPACE.into(), &[request_id.to_owned()]).await.unwrap().remove(0);
     claimed.map(|Claimed { key, epoch, .. }| (key.run_id.into(), epoch.get()))
 }
 
@@ -264,7 +264,8 @@ pub(crate) async fn a_claim_is_given_back_unless_its_claimer_has_been_answered_m
     }
     assert_eq!(replayed(store, "asked-again").await, Some(("asked-again".to_owned(), 1)));
     assert_eq!(word(&ask(store, unreceived("asked-again", 1, "asked-again")).await), "unchanged");
-    assert!(store.claimed(&DEFAULT_NAMESPACE.into(), "lost").await.unwrap().is_some(), "a look answers nobody");
+    let looked = store.claimed(&DEFAULT_NAMESPACE.into(), &["lost".to_owned()]).await.unwrap();
+    assert!(looked[0].is_some(), "a look answers nobody");
     assert_eq!(word(&ask(store, unreceived("lost", 1, "another's")).await), "unchanged");
     let run = apply(store, unreceived("lost", 1, "lost")).await;
     assert!(run.is_ready() && !stored(store, &key("asked-again")).await.is_ready());

@@ -210,6 +210,71 @@ async fn of_several_runs_none_is_lost_whose_caller_has_gone_before_the_last_was_
     Data::Postgres(database.dsn()).sound().await;
 }
 
+/// A caller that asks again for several runs, and has gone when all of them were noted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_runs_that_are_asked_for_again_none_is_lost_whose_caller_has_gone() {
+    let database = Database::fresh().await;
+    let server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let (mut maker, holder, look) = (server.client(), direct(&database.dsn()).await, direct(&database.dsn()).await);
+    for n in 0..20 {
+        pending(&mut maker, &format!("run-{n}")).await;
+    }
+    let several = ClaimNextRunRequest { max_runs: 20, ..ask("mine", 0) };
+    let granted = maker.claim_next_run(several.clone()).await.unwrap().into_inner();
+    assert_eq!(granted.more_runs.len(), 19);
+    holder.batch_execute("begin; lock table runs in access exclusive mode").await.unwrap();
+    let gone = server.client();
+    let (mut claims, mut asks) = (gone.clone(), JoinSet::new());
+    asks.spawn(async move { claims.claim_next_run(several).await.map(drop) });
+    let waiting = eventually(SOON, async || {
+        let waits = "select count(*) from pg_stat_activity
+                     where datname = current_database() and wait_event_type = 'Lock' and query like '%read.%'
+                       and (select min(replays) from claims) = 1";
+        let waiting: i64 = look.query_one(waits, &[]).await.unwrap().get(0);
+        (waiting > 0).then_some(())
+    });
+    waiting.await.expect("the answer is noted, and the runs are to be read");
+    asks.shutdown().await;
+    // It is refused without a look at the store.
+    let _known = gone.clone().get_run(GetRunRequest::default()).await.unwrap_err();
+    holder.batch_execute("rollback").await.unwrap();
+    let mut left = 20;
+    while left > 0 {
+        let asked = ClaimNextRunRequest { max_runs: 20, ..ask("", 30) };
+        let answer = maker.claim_next_run(asked).await.unwrap().into_inner();
+        for run in answer.run.into_iter().chain(answer.more_runs) {
+            assert_eq!(run.lease.as_ref().unwrap().epoch, 3, "given back");
+            complete(&mut maker, run.run_id, 3).await;
+            left -= 1;
+        }
+    }
+    Data::Postgres(database.dsn()).sound().await;
+}
+
+/// The first of several runs was given back, and the others were not: another attempt of the request is told of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_request_was_granted_before_comes_with_the_run_that_it_claims_anew() {
+    let database = Database::fresh().await;
+    let server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let (mut client, direct) = (server.client(), direct(&database.dsn()).await);
+    for n in 0..6 {
+        pending(&mut client, &format!("run-{n}")).await;
+    }
+    let several = ClaimNextRunRequest { max_runs: 3, ..ask("mine", 0) };
+    let mut ids = async || {
+        let answer = client.claim_next_run(several.clone()).await.unwrap().into_inner();
+        let runs = answer.run.clone().into_iter().chain(answer.more_runs.clone());
+        (answer.disposition(), runs.map(|run| run.run_id).collect::<Vec<_>>())
+    };
+    assert_eq!(ids().await, (Disposition::Applied, ["run-0", "run-1", "run-2"].map(str::to_owned).to_vec()));
+    let forgotten = direct.execute("delete from claims where request_id = 'mine'", &[]).await.unwrap();
+    assert_eq!(forgotten, 1, "that of the first run");
+    assert_eq!(ids().await, (Disposition::Applied, ["run-3", "run-1", "run-2"].map(str::to_owned).to_vec()));
+    assert_eq!(ids().await, (Disposition::Replayed, ["run-3", "run-1", "run-2"].map(str::to_owned).to_vec()));
+}
+
 /// Workers that are told to end while they look for work, which comes all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_stops_orphans_no_run_that_it_had_not_begun() {

@@ -1,5 +1,7 @@
 //! The claims of claimers' own requests beside commits: read, answered once more, forgotten.
 
+use tokio_postgres::Row;
+
 use crate::domain::{Claimed, Time};
 use crate::store::StoreError;
 use crate::store::postgres::autocommit_writes::writing;
@@ -7,7 +9,19 @@ use crate::store::postgres::read;
 use crate::store::postgres::rows::At;
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::sides::claims::{LOAD, LOCK};
-use crate::store::rows::sides::{READ_CLAIM, REPLAY_CLAIM, claim};
+use crate::store::rows::sides::{claim, claims_of};
+
+/// Notes one more answer of each. Waits for claims that are being given back. Takes the rows before in the order in which
+/// commits take them.
+const REPLAY: &str = "-- claims.replay
+with held as materialized (
+    select from (select request_id from unnest($2::text[]) as k (request_id) order by request_id collate \"C\") as v
+    cross join lateral (
+        select from claims where namespace = $1 and request_id = v.request_id for update) as c)
+update claims
+set replays = replays + 1
+where namespace = $1 and request_id = any ($2) and run_id is not null and (select count(*) from held) >= 0
+returning namespace, request_id, request_digest, run_id, epoch, replays";
 
 /// Deletes the claims that were made this long ago.
 const FORGET: &str = "-- claims.forget
@@ -27,25 +41,29 @@ const FORGET_ROWS_MAX: usize = 1_000;
 /// The statements that look for requests, for a look at their plans.
 #[must_use]
 pub fn of_claims() -> Vec<String> {
-    [LOCK, LOAD, READ_CLAIM, REPLAY_CLAIM, FORGET].map(str::to_owned).to_vec()
+    [LOCK, LOAD, REPLAY, FORGET].map(str::to_owned).to_vec()
 }
 
 pub(in crate::store::postgres) async fn claimed(
     sessions: &Sessions,
     namespace: &str,
-    request_id: &str,
-) -> Result<Option<Claimed>, StoreError> {
-    let rows = read::rows(sessions, READ_CLAIM, &[&namespace, &request_id]).await?;
-    rows.first().map(|row| claim(row).map(|(_, claimed)| claimed)).transpose()
+    request_ids: &[String],
+) -> Result<Vec<Option<Claimed>>, StoreError> {
+    let namespaces = vec![namespace; request_ids.len()];
+    in_order(request_ids, &read::rows(sessions, LOAD, &[&namespaces, &request_ids]).await?)
 }
 
 pub(in crate::store::postgres) async fn replay(
     sessions: &Sessions,
     namespace: &str,
-    request_id: &str,
-) -> Result<Option<Claimed>, StoreError> {
-    let rows = writing(sessions, REPLAY_CLAIM, &[&namespace, &request_id]).await?;
-    rows.first().map(|row| claim(row).map(|(_, claimed)| claimed)).transpose()
+    request_ids: &[String],
+) -> Result<Vec<Option<Claimed>>, StoreError> {
+    in_order(request_ids, &writing(sessions, REPLAY, &[&namespace, &request_ids]).await?)
+}
+
+fn in_order(request_ids: &[String], rows: &[Row]) -> Result<Vec<Option<Claimed>>, StoreError> {
+    let claims: Vec<_> = rows.iter().map(claim).collect::<Result<_, _>>()?;
+    Ok(claims_of(request_ids, claims))
 }
 
 /// At this time of the steady clock.

@@ -5,16 +5,21 @@ use rusqlite::{Connection, params};
 use super::side::{Loading, Side};
 use crate::domain::{ClaimKey, Claimed, SideWrites, Sides, Time};
 use crate::store::StoreError;
-use crate::store::rows::sides::{READ_CLAIM, claim};
+use crate::store::rows::sides::claim;
 use crate::store::sqlite::rows::{bigint, execute, first};
 use crate::store::sqlite::writer::Writer;
+
+const READ: &str = "-- claims.read
+select namespace, request_id, request_digest, run_id, epoch, replays
+from claims
+where namespace = ?1 and request_id = ?2 and run_id is not null";
 
 /// The claim that a request was answered with.
 pub(in crate::store::sqlite) fn claimed(
     connection: &Connection,
     (namespace, request_id): &ClaimKey,
 ) -> Result<Option<Claimed>, StoreError> {
-    Ok(first(connection, READ_CLAIM, (namespace, request_id), |row| claim(row))?.map(|(_, claimed)| claimed))
+    Ok(first(connection, READ, (namespace, request_id), |row| claim(row))?.map(|(_, claimed)| claimed))
 }
 
 pub(super) const SIDE: Side = Side { load: Some(load), write: Some(write) };
