@@ -91,6 +91,27 @@ impl Batch {
 /// A single command that was taken so long ago tells that others will come.
 const SINGLE_RECENTLY: Duration = Duration::from_secs(1);
 
+/// The commands of which a commit takes so many, each caller an equal part of them, and those for which it has no room.
+fn in_equal_parts(waiting: VecDeque<Pending>, commands_max: usize) -> (VecDeque<Pending>, VecDeque<Pending>) {
+    if waiting.len() <= commands_max {
+        return (waiting, VecDeque::new());
+    }
+    let mut parties = HashMap::<_, usize>::new();
+    for pending in &waiting {
+        parties.entry(pending.holder).or_default();
+    }
+    let part = (commands_max / parties.len()).max(1);
+    let (mut before, mut behind): (VecDeque<_>, VecDeque<_>) = waiting.into_iter().partition(|pending| {
+        let taken = parties.entry(pending.holder).or_default();
+        *taken += 1;
+        *taken <= part
+    });
+    // There are more callers than places.
+    let mut late = before.split_off(commands_max.min(before.len()));
+    late.append(&mut behind);
+    (before, late)
+}
+
 /// A shard's queue, with the commands that were received and not yet batched.
 pub(super) struct Queue {
     inlet: mpsc::Receiver<Pending>,
@@ -167,39 +188,38 @@ impl Queue {
     }
 
     /// How many commands the next commit takes. Where more wait, each caller has an equal part of it: whoever sends many at
-    /// once is not before those that send one after the other, and a caller's lists are not before its single commands. Of
-    /// either, the order is kept.
+    /// once is not before those that send one after the other. Of one caller's, the order is kept.
+    ///
+    /// Where lists and single commands wait, half of the commit is for the single ones: a caller's lists are not before its
+    /// single commands, nor before those of a caller that sends several at once.
     fn share_out(&mut self) -> usize {
         let mixed_max = self.commands_max.min(self.limits.batch_mixed_max);
-        if self.len() <= mixed_max {
+        if self.len() <= mixed_max || self.commands_max == 1 {
             return self.commands_max;
         }
         self.waiting.extend(std::iter::from_fn(|| self.inlet.try_recv().ok()));
-        let single = self.waiting.iter().filter(|pending| !pending.is_in_list()).count();
-        let is_mixed = single < self.waiting.len()
-            && (single > 0 || self.single_at.is_some_and(|at| at.elapsed() < SINGLE_RECENTLY));
-        let commands_max = if is_mixed { (2 * single).clamp(mixed_max, self.commands_max) } else { self.commands_max };
-        if self.waiting.len() <= commands_max {
-            return commands_max;
-        }
-        let mut parties = HashMap::<_, usize>::new();
-        let party = |pending: &Pending| (pending.holder, pending.is_in_list());
-        for pending in &self.waiting {
-            parties.entry(party(pending)).or_default();
-        }
-        if parties.len() == 1 {
-            return commands_max;
-        }
-        let part = (commands_max / parties.len()).max(1);
-        let (mut behind, mut before) = (VecDeque::new(), VecDeque::with_capacity(self.waiting.len()));
-        for pending in self.waiting.drain(..) {
-            let taken = parties.entry(party(&pending)).or_default();
-            *taken += 1;
-            if *taken <= part { before.push_back(pending) } else { behind.push_back(pending) }
-        }
+        let (lists, singles): (VecDeque<_>, VecDeque<_>) = self.waiting.drain(..).partition(Pending::is_in_list);
+        let single = singles.len();
+        let commands_max = if self.is_mixed(&lists, single) {
+            (2 * single).clamp(mixed_max, self.commands_max)
+        } else {
+            self.commands_max
+        };
+        let of_singles = if lists.is_empty() { commands_max } else { commands_max.div_ceil(2).min(single) };
+        let (mut before, mut behind) = in_equal_parts(singles, of_singles);
+        let (of_lists, rest) = in_equal_parts(lists, commands_max - of_singles);
+        before.extend(of_lists);
+        behind.extend(rest);
         before.append(&mut behind);
         self.waiting = before;
         commands_max
+    }
+
+    /// Whether single commands wait behind lists, or will. A list that has waited for long is not held up any more.
+    fn is_mixed(&self, lists: &VecDeque<Pending>, single: usize) -> bool {
+        let Some(oldest) = lists.iter().map(|pending| pending.since).min() else { return false };
+        let comes = single > 0 || self.single_at.is_some_and(|at| at.elapsed() < SINGLE_RECENTLY);
+        comes && oldest.elapsed() < self.limits.wait_max / 3
     }
 
     /// Takes the queued commands, up to the limits, without waiting. A command that has waited for too long is refused:

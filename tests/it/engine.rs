@@ -143,6 +143,44 @@ async fn each_has_a_part_of_the_next_commit(limits: Limits) {
     assert!(commits <= held + 3 && process.commits() >= held + 15, "{commits} of {}", process.commits());
 }
 
+#[tokio::test]
+async fn single_commands_of_one_caller_are_not_behind_the_lists_of_many() {
+    let process = Process::start().await;
+    process.hold().await;
+    let held = process.commits();
+    let lists = join_all((2..12).map(|caller| {
+        let many = (0..30).flat_map(|n| life(&format!("run-{caller}-{n}"))).collect();
+        process.list(CallerKey::of(caller, None), many, None)
+    }));
+    let singles = join_all((0..40).map(async |n| {
+        let answer = process.engine.submit_for(CallerKey::of(1, None), start(&format!("one-{n}")), None).await;
+        answer.unwrap();
+        process.commits()
+    }));
+    let (lists, singles, ()) = tokio::join!(biased; lists, singles, async { process.release() });
+    assert!(lists.into_iter().flatten().flatten().all(|answer| answer.is_ok()));
+    assert!(singles.iter().all(|commits| *commits <= held + 2), "{singles:?}, held {held}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_has_waited_for_long_is_not_held_up_by_single_commands() {
+    let limits = Limits { batch_mixed_max: 8, ..Limits::default() };
+    for (waited, at_once) in [(Duration::ZERO, false), (limits.wait_max / 3, true)] {
+        let process = Process::start_with(limits).await;
+        process.hold().await;
+        let held = process.commits();
+        let list = process.list(CallerKey::of(1, None), (0..40).map(|n| start(&format!("run-{n}"))).collect(), None);
+        let single = process.engine.submit_for(CallerKey::of(2, None), start("one"), None);
+        let release = async {
+            tokio::time::sleep(waited).await;
+            process.release();
+        };
+        let (list, single, ()) = tokio::join!(biased; list, single, release);
+        assert!(list.unwrap().iter().all(Result::is_ok) && single.is_ok());
+        assert_eq!(process.commits() == held + 1, at_once, "{}", process.commits() - held);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_list_whose_time_is_over_is_given_up_from_its_end() {
     let process = Process::start_with(Limits { batch_commands_max: 2, ..Limits::default() }).await;
