@@ -33,16 +33,26 @@ impl Claims {
         cut: Pin<&mut impl Future<Output = ()>>,
     ) -> Vec<Grant> {
         let until = in_hand_until(claim);
-        // Reads on where the queue has nothing at hand, and a new one anew: its feed began meanwhile.
-        let reads = queue.find(&*self.runs, (taker, Instant::now()), None, None, |reach| self.turn(claim, reach));
-        let found = tokio::select! {
+        let (mut candidates, wanted) = (Vec::new(), beside(claim, first));
+        let reads = async {
+            // Reads on where the queue has nothing at hand, and a new one anew: its feed began meanwhile.
+            let asked = (taker, Instant::now());
+            while candidates.len() < wanted
+                && let Ok(Some(next)) =
+                    queue.find(&*self.runs, asked, None, None, |reach| self.turn(claim, reach)).await
+            {
+                let known = iter::once(next).chain(iter::from_fn(|| queue.known(taker)));
+                candidates.extend(known.take(wanted - candidates.len()));
+            }
+        };
+        tokio::select! {
             biased;
             () = cut => return Vec::new(),
-            found = timeout_at(until, reads) => found,
-        };
-        let Ok(Ok(Some(next))) = found else { return Vec::new() };
-        let candidates = iter::once(next).chain(iter::from_fn(|| queue.known(taker)));
-        let candidates: Vec<Candidate<'_>> = candidates.take(beside(claim, first)).collect();
+            _late = timeout_at(until, reads) => {}
+        }
+        if candidates.is_empty() {
+            return Vec::new();
+        }
         let request_of = |number| claim.request.as_ref().map(|request| numbered(request, number));
         let requests: Vec<Option<Request>> = (1..=candidates.len()).map(request_of).collect();
         let commands = candidates.iter().zip(&requests);
