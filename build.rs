@@ -16,7 +16,7 @@ const ANSWERED: [(&str, &str); 3] = [
 ];
 
 /// The calls that change a run and are answered by hand: the authority does more for them than for the others.
-const BY_HAND: [&str; 4] = ["StartRun", "UpdateRun", "RedactRun", "ClaimNextRun"];
+const BY_HAND: [&str; 5] = ["StartRun", "UpdateRun", "CompleteRun", "RedactRun", "ClaimNextRun"];
 
 #[expect(clippy::disallowed_methods, reason = "cargo says where to in the environment; config is the server's")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

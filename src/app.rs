@@ -186,7 +186,7 @@ async fn run(
         Some(Ok(store)) => {
             supervisor.vital("store", until_lost(store.clone(), lost.clone(), supervisor.stop()));
             supervisor.vital("statistics", gauges::follow_statistics(store.clone(), supervisor.stop()));
-            install(&slot, store, &supervisor, wait_max);
+            install(&slot, store, &supervisor, wait_max, memory.clone());
             gauges::of_authority(&slot);
             memory.set_base();
         }
@@ -376,7 +376,13 @@ async fn open_store(
     open::open(location, &options, Arc::new(SystemClock), supervisor).await
 }
 
-fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor, wait_max: WaitMax) {
+fn install(
+    slot: &AuthoritySlot,
+    store: Arc<dyn Store>,
+    supervisor: &Supervisor,
+    wait_max: WaitMax,
+    process_memory: Arc<Memory>,
+) {
     let seals = Arc::new(Seals::of(store.ledger()));
     let frames = WireFrames { seals: seals.clone() };
     let committed = Arc::new(Notify::new());
@@ -398,6 +404,7 @@ fn install(slot: &AuthoritySlot, store: Arc<dyn Store>, supervisor: &Supervisor,
         looks: authority::Looks::default(),
         seals,
         namespaces: Registry::new(store.clone()),
+        process_memory,
         store,
     });
 }

@@ -4,6 +4,7 @@
 mod apply_commands;
 mod before;
 mod claim_next;
+mod complete_run;
 mod heartbeat;
 mod history;
 mod lifecycles;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 pub use self::before::Looks;
 pub use self::lists::Turns;
+pub use self::memory::is_shed;
 pub use self::until::Until;
 pub use self::watch::{OneFrame, over};
 use crate::auth::Caller;
@@ -31,6 +33,7 @@ use crate::domain::{LedgerEpoch, Refusal, Run, RunKey, TraceContext};
 use crate::engine::Engine;
 use crate::fairness::CallerKey;
 use crate::feed::Feed;
+use crate::memory::Memory;
 use crate::namespaces::Registry;
 use crate::reads::Reads;
 use crate::store::{Store, StoreError};
@@ -73,6 +76,8 @@ pub struct Authority {
     pub seals: Arc<Seals>,
     /// The namespaces that are there.
     pub namespaces: Registry,
+    /// The process's memory.
+    pub process_memory: Arc<Memory>,
 }
 
 /// A time that may change while the service runs. A clone is the same one.

@@ -59,6 +59,7 @@ fn answered(group: &mut BenchmarkGroup<'_, WallTime>, size: &str, run: &runledge
                 run: Some(run),
                 disposition: v1::Disposition::Applied.into(),
                 abort_requested: false,
+                ..v1::CompleteRunResponse::default()
             };
             answer.encode_to_vec()
         });

@@ -23,8 +23,18 @@ impl Authority {
         &self,
         call: Call<v1::ClaimNextRunRequest>,
     ) -> Result<v1::ClaimNextRunResponse, Problem> {
-        let query::ClaimNext { filter, take, lease_ttl_ms, wait, max_running, max_runs, request } =
-            query::claim_next_run(call.message, &call.caller).map_err(problem::invalid)?;
+        let Call { caller, key, until, trace, message } = call;
+        let message = query::claim_next_run(message, &caller).map_err(problem::invalid)?;
+        self.claim_next(Call { caller, key, until, trace, message }).await
+    }
+
+    /// Claims as a request has asked.
+    ///
+    /// # Errors
+    ///
+    /// No run was claimed, although one may wait.
+    pub(super) async fn claim_next(&self, call: Call<query::ClaimNext>) -> Result<v1::ClaimNextRunResponse, Problem> {
+        let query::ClaimNext { filter, take, lease_ttl_ms, wait, max_running, max_runs, request } = call.message;
         let Caller { namespace, principal, agents, .. } = call.caller;
         let came = Instant::now();
         let wait_until = came + self.wait_max(wait, &call.until);

@@ -1,7 +1,19 @@
 //! The memory that the parts of the authority take, counted in one place.
 
+use runledger_proto::methods::Shed;
+
 use super::Authority;
-use crate::memory::Part;
+use crate::memory::{Part, Pressure};
+
+/// Whether calls that are shed so are not taken on under a pressure on the process's memory.
+#[must_use]
+pub fn is_shed(shed: Shed, pressure: Pressure) -> bool {
+    match shed {
+        Shed::Never => false,
+        Shed::Tight => pressure >= Pressure::Tight,
+        Shed::Scarce => pressure >= Pressure::Scarce,
+    }
+}
 
 impl Authority {
     /// What each part takes, and may take.

@@ -15,11 +15,11 @@ use crate::wire::request;
 use runledger_proto::v1;
 
 /// The answer of every mutation.
-struct Mutated {
-    run: Option<v1::Run>,
-    disposition: i32,
-    current_revision: u64,
-    abort_requested: bool,
+pub(super) struct Mutated {
+    pub(super) run: Option<v1::Run>,
+    pub(super) disposition: i32,
+    pub(super) current_revision: u64,
+    pub(super) abort_requested: bool,
     values_redacted: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Authority {
 
     /// Commits the command that a request asks for. `names_run`: the request named its run, so that a repetition meets
     /// the same run.
-    async fn mutate<M>(
+    pub(super) async fn mutate<M>(
         &self,
         call: Call<M>,
         names_run: bool,

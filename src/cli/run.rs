@@ -260,11 +260,12 @@ mod tests {
     use crate::cli::Cli;
 
     /// Fields of which the flag has another name, or which belong to another command.
-    const OTHERS: [(&str, &str, &str); 4] = [
+    const OTHERS: [(&str, &str, &str); 5] = [
         ("update", "progress", "heartbeat: --done"),
         ("update", "links", "link"),
         ("update", "suspension", "--suspend-reason and others"),
         ("suspend", "timeout", "--suspend-timeout"),
+        ("complete", "claim_next", "claim-next"),
     ];
 
     #[test]

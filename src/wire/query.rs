@@ -349,6 +349,22 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Resu
     Ok(asked)
 }
 
+/// The question of a claim that comes with another call, in its field `claim_next`.
+///
+/// # Errors
+///
+/// Every violation, by its field of that call.
+pub fn claim_next(request: v1::ClaimNextRunRequest, caller: &Caller) -> Result<ClaimNext, Vec<Violation>> {
+    let waits = request.wait.is_some();
+    let mut asked = claim_next_run(request, caller);
+    if waits {
+        let waits = Violation::new("wait", "must be absent: the claim is answered at once");
+        asked = Err(asked.err().unwrap_or_default().into_iter().chain([waits]).collect());
+    }
+    let of_call = |violation: Violation| Violation { field: format!("claim_next.{}", violation.field), ..violation };
+    asked.map_err(|violations| violations.into_iter().map(of_call).collect())
+}
+
 /// `filter`. `archived`: what the call means where the filter does not say it.
 fn filter(filter: Option<v1::RunFilter>, archived: Option<bool>, violations: &mut Violations) -> Filter {
     let Some(filter) = filter else { return Filter { archived, ..Filter::default() } };

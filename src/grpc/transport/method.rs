@@ -4,6 +4,7 @@
 use runledger_proto::methods::{self, Kind, METHODS, Shed};
 
 use crate::auth::Access;
+use crate::authority::is_shed;
 use crate::memory::Pressure;
 use crate::telemetry::record;
 
@@ -32,11 +33,7 @@ impl Method {
 
     /// Whether its calls are not taken on under a pressure on the process's memory.
     pub(super) fn is_shed_at(self, pressure: Pressure) -> bool {
-        match self.shed {
-            Shed::Never => false,
-            Shed::Tight => pressure >= Pressure::Tight,
-            Shed::Scarce => pressure >= Pressure::Scarce,
-        }
+        is_shed(self.shed, pressure)
     }
 
     /// Whether its calls are refused under overload. Pages have turns of their own; a watch that was cut comes back; and a

@@ -20,6 +20,9 @@ use runledger_proto::v1;
 /// Every violation.
 pub fn complete_run(request: v1::CompleteRunRequest, caller: &Caller) -> Result<Command, Vec<Violation>> {
     let mut violations = Violations::default();
+    if request.claim_next.is_some() {
+        violations.push("claim_next", "must be absent in a list of commands: claim by a call of its own");
+    }
     let result = ("result", request.result);
     let (metadata, result) = with_metadata(request.metadata, METADATA_PATCH_BYTES_MAX, result, &mut violations);
     let added = links(request.links, &mut violations);

@@ -8,6 +8,7 @@ use runledger::authority::{Authority, AuthoritySlot, Looks, Turns, WaitMax};
 use runledger::claims::{self, Claims};
 use runledger::engine::{self, Engine, Failure};
 use runledger::grpc::health;
+use runledger::memory::Memory;
 use runledger::namespaces::Registry;
 use runledger::reads::Reads;
 use runledger::store::{Commits, OfLedger as _, Upkeep};
@@ -58,6 +59,7 @@ pub(super) fn backend(process: &Process) -> Authority {
     let seals = Arc::new(Seals::of(store.ledger()));
     let namespaces = Registry::new(store.clone());
     Authority {
+        process_memory: Arc::new(Memory::new(None)),
         store,
         reads,
         engine,

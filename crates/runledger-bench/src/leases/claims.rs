@@ -42,6 +42,9 @@ pub struct Plan {
     /// Runs that a worker claims in one call at most, and then completes in one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     max_runs: u32,
+    /// Claim the next run in the call that completes the one before
+    #[arg(long, conflicts_with = "max_runs")]
+    claim_next: bool,
     #[command(flatten)]
     servers: Replicas,
 }
@@ -104,7 +107,7 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
             take: 0,
             max_runs: plan.max_runs,
         };
-        workers.spawn(drain(connections.of(number), request));
+        workers.spawn(drain(connections.of(number), request, plan.claim_next));
     }
     let (mut claims, mut taken, mut claimed, mut last) = (Delays::new(), HashSet::new(), 0, None);
     while let Some(done) = workers.join_next().await {
@@ -127,36 +130,56 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         interrupted: stop.is_cancelled(),
         numbers: vec![("runs", made.into()), ("claims_per_second", per_second(made, took).into())],
         delays_ms: vec![("claim", claims.summary())],
-        notes: vec![format!(
-            "each worker claims up to {} in one call, and completes them before it claims more",
-            plan.max_runs,
-        )],
+        notes: vec![if plan.claim_next {
+            "each worker claims its next run in the call that completes the one before".to_owned()
+        } else {
+            let max_runs = plan.max_runs;
+            format!("each worker claims up to {max_runs} in one call, and completes them before it claims more")
+        }],
         ..Report::default()
     })
 }
 
-async fn drain(mut client: Client, request: ClaimNextRunRequest) -> Result<Done, BenchError> {
+async fn drain(mut client: Client, request: ClaimNextRunRequest, claims_next: bool) -> Result<Done, BenchError> {
     let mut done = Done { runs: Vec::new(), claims: Delays::new(), last: None };
+    // The claim has a `request_id`, as a worker's has, so that no run is lost with an answer.
+    let ask = || ClaimNextRunRequest { request_id: draw_id().to_string(), ..request.clone() };
+    let mut next = None;
     loop {
-        let sent = Instant::now();
-        // The call has a `request_id`, as a worker's has, so that no run is lost with an answer.
-        let asked = ClaimNextRunRequest { request_id: draw_id().to_string(), ..request.clone() };
-        let answer = client.claim_next_run(asked).await.map_err(BenchError::call("ClaimNextRun"))?;
-        let ClaimNextRunResponse { run, more_runs, .. } = answer.into_inner();
-        let claimed: Vec<Run> = run.into_iter().chain(more_runs).collect();
-        if claimed.is_empty() {
-            return Ok(done);
-        }
-        done.claims.record(sent.elapsed());
+        let claimed = match next.take() {
+            Some(claimed) => claimed,
+            None => {
+                let sent = Instant::now();
+                let answer = client.claim_next_run(ask()).await.map_err(BenchError::call("ClaimNextRun"))?;
+                done.claims.record(sent.elapsed());
+                runs_of(answer.into_inner())
+            }
+        };
         match claimed.as_slice() {
+            [] => return Ok(done),
             [run] => {
-                client.complete_run(end(run)).await.map_err(BenchError::call("CompleteRun"))?;
+                let sent = Instant::now();
+                // A claim that waits has a call of its own.
+                let claim_next = claims_next.then(|| ClaimNextRunRequest { wait: None, ..ask() });
+                let end = CompleteRunRequest { claim_next, ..end(run) };
+                let answer = client.complete_run(end).await.map_err(BenchError::call("CompleteRun"))?.into_inner();
+                if let Some(error) = answer.claim_error {
+                    return Err(BenchError::Command { message: error.message });
+                }
+                next = answer.claimed.map(runs_of).filter(|claimed| request.wait.is_none() || !claimed.is_empty());
+                if claims_next {
+                    done.claims.record(sent.elapsed());
+                }
             }
             runs => complete_all(&mut client, runs.iter().map(end)).await?,
         }
         done.runs.extend(claimed.into_iter().map(|run| run.run_id));
         done.last = Some(Instant::now());
     }
+}
+
+fn runs_of(ClaimNextRunResponse { run, more_runs, .. }: ClaimNextRunResponse) -> Vec<Run> {
+    run.into_iter().chain(more_runs).collect()
 }
 
 fn end(run: &Run) -> CompleteRunRequest {
