@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The form of an error is that of the gRPC library.
     config.extern_path(".google.rpc.Status", "::tonic_types::pb::Status");
     let mut files = compiler.file_descriptor_set();
-    files.file.retain(|file| file.name() != OPTIONS && file.package() != "google.rpc");
+    files.file.retain(|file| file.name() != OPTIONS);
     tonic_prost_build::configure().build_server(false).compile_fds_with_config(files, config)?;
     Ok(())
 }

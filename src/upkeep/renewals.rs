@@ -128,25 +128,66 @@ impl Renewals {
         renewal: Renewal,
         deadline: Option<Instant>,
     ) -> Result<Renewed, Failure> {
-        let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
-        let since = Instant::now();
-        let by = since + ANSWER_WAIT_MAX;
-        let by = deadline.map_or(by, |deadline| deadline.min(by));
-        let (reply, answer) = oneshot::channel();
-        let ask = Ask { key: key.clone(), renewal: renewal.clone(), since: Some(since), reply: Some(reply) };
-        self.inlets[usize::from(shard.0)].offer(caller, ask)?;
-        match timeout_at(by, answer).await {
-            Err(_elapsed) => Err(Failure::Deadline),
-            Ok(Err(_dropped)) => Err(Failure::Draining),
-            Ok(Ok(Err(Unmade::Overloaded))) => Err(Failure::Overloaded),
-            Ok(Ok(Err(Unmade::Store(error)))) => Err(Failure::Store(StoreError::shared(&error))),
-            Ok(Ok(Ok(Some(renewed)))) => Ok(renewed),
-            Ok(Ok(Ok(None))) => {
-                // The run is read after the write, and shows why the renewal was refused.
-                let run = self.runs.run(&key).await.map_err(Failure::Store)?;
-                Err(Failure::Refused(Box::new(renewal::refusal(&key, run.as_ref(), &renewal))))
-            }
+        let by = answer_by(deadline);
+        let answer = self.ask(caller, key.clone(), renewal.clone());
+        match answered(answer, by).await? {
+            Some(renewed) => Ok(renewed),
+            None => Err(self.why_not(&key, &renewal).await),
         }
+    }
+
+    /// Renews leases and answers when all that are renewed are so for good, each as by [`renew`](Renewals::renew), in their
+    /// order.
+    pub async fn renew_all(
+        &self,
+        caller: CallerKey,
+        asked: Vec<(RunKey, Renewal)>,
+        deadline: Option<Instant>,
+    ) -> Vec<Result<Renewed, Failure>> {
+        let by = answer_by(deadline);
+        let asks: Vec<_> = asked.iter().map(|(key, renewal)| self.ask(caller, key.clone(), renewal.clone())).collect();
+        let mut renewed = Vec::with_capacity(asks.len());
+        for (answer, (key, renewal)) in asks.into_iter().zip(&asked) {
+            renewed.push(match answered(answer, by).await {
+                Ok(Some(renewed)) => Ok(renewed),
+                Ok(None) => Err(timeout_at(by, self.why_not(key, renewal)).await.unwrap_or(Failure::Deadline)),
+                Err(failure) => Err(failure),
+            });
+        }
+        renewed
+    }
+
+    /// Queues a renewal.
+    fn ask(&self, caller: CallerKey, key: RunKey, renewal: Renewal) -> Result<oneshot::Receiver<Made>, Failure> {
+        let shard = ids::shard_of(self.ledger.id, self.ledger.shard_count, &key);
+        let (reply, answer) = oneshot::channel();
+        let ask = Ask { key, renewal, since: Some(Instant::now()), reply: Some(reply) };
+        self.inlets[usize::from(shard.0)].offer(caller, ask)?;
+        Ok(answer)
+    }
+
+    /// The reason for which a lease was not renewed. The run is read after the write, and shows it.
+    async fn why_not(&self, key: &RunKey, renewal: &Renewal) -> Failure {
+        match self.runs.run(key).await {
+            Ok(run) => Failure::Refused(Box::new(renewal::refusal(key, run.as_ref(), renewal))),
+            Err(error) => Failure::Store(error),
+        }
+    }
+}
+
+fn answer_by(deadline: Option<Instant>) -> Instant {
+    let by = Instant::now() + ANSWER_WAIT_MAX;
+    deadline.map_or(by, |deadline| deadline.min(by))
+}
+
+/// What became of a renewal that was queued, if it was; none where the lease was not renewed.
+async fn answered(answer: Result<oneshot::Receiver<Made>, Failure>, by: Instant) -> Result<Option<Renewed>, Failure> {
+    match timeout_at(by, answer?).await {
+        Err(_elapsed) => Err(Failure::Deadline),
+        Ok(Err(_dropped)) => Err(Failure::Draining),
+        Ok(Ok(Err(Unmade::Overloaded))) => Err(Failure::Overloaded),
+        Ok(Ok(Err(Unmade::Store(error)))) => Err(Failure::Store(StoreError::shared(&error))),
+        Ok(Ok(Ok(renewed))) => Ok(renewed),
     }
 }
 
@@ -224,7 +265,10 @@ enum Unmade {
     Store(Arc<StoreError>),
 }
 
-type Reply = oneshot::Sender<Result<Option<Renewed>, Unmade>>;
+/// What became of a renewal: none where its lease was not renewed.
+type Made = Result<Option<Renewed>, Unmade>;
+
+type Reply = oneshot::Sender<Made>;
 
 /// The renewals of the next write, which has no run twice, and those that wait for the write after it. Renewals of
 /// callers that went away are left out.

@@ -2,6 +2,7 @@
 
 use prost::Message as _;
 
+use super::listed_errors::ListedErrors;
 use super::parts::lease::update_renewal;
 use super::problem::Problem;
 use super::validate::Violations;
@@ -14,9 +15,6 @@ use uuid::Uuid;
 
 /// Commands of one call at most.
 pub const COMMANDS_MAX: usize = 1_000;
-
-/// Bytes of the details of all results' errors.
-const DETAILS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Bytes of a result's tag and length in the answer, and of those of a run in it.
 const FRAME_BYTES: usize = 2 * 5;
@@ -94,7 +92,7 @@ pub struct Results {
     bytes_left: usize,
     /// Of the runs that are shown so far.
     run_bytes: usize,
-    details_left: usize,
+    errors: ListedErrors,
     answer: v1::ApplyCommandsResponse,
 }
 
@@ -106,7 +104,7 @@ impl Results {
             full,
             bytes_left: bytes_max,
             run_bytes: 0,
-            details_left: DETAILS_BYTES_MAX,
+            errors: ListedErrors::default(),
             answer: v1::ApplyCommandsResponse::default(),
         }
     }
@@ -144,16 +142,7 @@ impl Results {
 
     /// The result of a command that was not. Without a `run_id`, it is not known to be one.
     pub fn failed(&mut self, run_id: Option<&str>, problem: Problem) {
-        let reason_alone = problem.reason_alone();
-        let mut error = problem.into_rpc_status();
-        let bytes: usize = error.details.iter().map(prost::Message::encoded_len).sum();
-        let details_left_out = bytes > self.details_left;
-        if details_left_out {
-            error = reason_alone.into_rpc_status();
-            // Errors before one that was cut are whole, and those after it are cut.
-            self.details_left = 0;
-        }
-        self.details_left = self.details_left.saturating_sub(bytes);
+        let (error, details_left_out) = self.errors.next(problem);
         let (run_id, error) = (run_id.unwrap_or_default().to_owned(), Some(error));
         self.push(v1::CommandResult { run_id, error, details_left_out, ..Default::default() });
     }

@@ -8,7 +8,8 @@ use prost_reflect::prost_types::MethodOptions;
 use prost_reflect::prost_types::method_options::IdempotencyLevel;
 use prost_reflect::prost_types::source_code_info::Location;
 use prost_reflect::{
-    DescriptorPool, EnumDescriptor, FileDescriptor, Kind, MessageDescriptor, MethodDescriptor, ReflectMessage as _,
+    DescriptorPool, EnumDescriptor, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor, MethodDescriptor,
+    ReflectMessage as _,
 };
 
 /// The option of a method that has its rules.
@@ -47,12 +48,8 @@ pub(super) fn source(pool: &DescriptorPool) -> Result<String, String> {
         }
         let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
         let fields: Vec<_> = said.iter().map(|(field, value)| format!("{field}: {value}")).collect();
-        let of_commands = commands_of(&method.input()).is_some();
-        put!(
-            rows,
-            "    Method {{ path: \"{path}\", number: {index}, of_commands: {of_commands}, {} }},",
-            fields.join(", ")
-        );
+        let is_list = is_list(&method.input(), &methods);
+        put!(rows, "    Method {{ path: \"{path}\", number: {index}, is_list: {is_list}, {} }},", fields.join(", "));
         let arms = by_length.entry(path.len()).or_default();
         put!(arms, "            \"{path}\" => {index},");
         write_request(&mut requests, index, method);
@@ -136,7 +133,16 @@ fn write_request(source: &mut String, index: usize, method: &MethodDescriptor) {
         );
         put!(source, "            !id.is_empty()\n        }}))\n    }}");
     } else if !is_stream && input.get_field_by_name("request_id").is_some() {
-        put!(source, "    fn has_request_id(&self) -> bool {{\n        !self.request_id.is_empty()\n    }}");
+        let within = input.fields().filter(|field| {
+            let message = field.kind().as_message().cloned();
+            !field.is_list() && message.is_some_and(|message| message.get_field_by_name("request_id").is_some())
+        });
+        let within = within.map(|field| {
+            let name = field.name();
+            format!(" && self.{name}.as_ref().is_none_or(|within| !within.request_id.is_empty())")
+        });
+        let within: String = within.collect();
+        put!(source, "    fn has_request_id(&self) -> bool {{\n        !self.request_id.is_empty(){within}\n    }}");
     }
     put!(source, "}}\n");
     if let Some(commands) = commands_of(&input) {
@@ -160,6 +166,15 @@ fn write_request(source: &mut String, index: usize, method: &MethodDescriptor) {
         put!(source, "    fn outcome(answer: &Self::Answer) -> (Option<&v1::Run>, i32) {{");
         put!(source, "        (answer.run.as_ref(), answer.disposition)\n    }}\n}}\n");
     }
+}
+
+/// Whether a request is a list of what other methods take.
+fn is_list(request: &MessageDescriptor, methods: &[MethodDescriptor]) -> bool {
+    let of_requests = |field: FieldDescriptor| {
+        let message = field.kind().as_message().cloned();
+        field.is_list() && message.is_some_and(|message| methods.iter().any(|method| method.input() == message))
+    };
+    commands_of(request).is_some() || request.fields().any(of_requests)
 }
 
 /// The names of the commands that a request is a list of; none of a request that is no such list.

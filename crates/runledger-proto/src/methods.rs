@@ -14,7 +14,7 @@ pub struct Method {
     /// Its place in [`METHODS`].
     pub number: usize,
     /// Whether its request is a list of other methods' requests.
-    pub of_commands: bool,
+    pub is_list: bool,
     /// What a caller must be allowed to do.
     pub access: Access,
     /// The kind of its calls.

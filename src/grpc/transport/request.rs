@@ -26,8 +26,9 @@ pub(in crate::grpc) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// costs more to decode than the two bytes that it may have on the wire.
 const FIELDS_MAX: usize = 1_024;
 
-/// Fields of a list of commands, with those of the commands. A thousand commands have room for 30 each.
-const COMMANDS_FIELDS_MAX: usize = 32 * FIELDS_MAX;
+/// Fields of a list of commands, or of other requests, with those of what it lists. A thousand commands have room for 30
+/// each.
+const LIST_FIELDS_MAX: usize = 32 * FIELDS_MAX;
 
 /// The flag and the length in front of a message.
 const PREFIX_BYTES: usize = 5;
@@ -88,10 +89,10 @@ impl<B: RequestBody> Body for Message<B> {
 /// The body is not one message, is too large, or does not come. Where a body breaks off, nobody reads the answer.
 pub(super) async fn receive(
     body: impl RequestBody,
-    of_commands: bool,
+    is_list: bool,
     peer: &Arc<Peer>,
 ) -> Result<(Bytes, RequestBytes), Status> {
-    let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None, of_commands };
+    let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None, is_list };
     match timeout(ARRIVAL_WAIT_MAX, arriving.rest(body)).await {
         Ok(received) => received,
         Err(_elapsed) => Err(problem::arrived_too_slowly(ARRIVAL_WAIT_MAX).into()),
@@ -106,7 +107,7 @@ struct Arriving {
     /// Known once the prefix has come.
     whole_bytes: Option<usize>,
     /// Whether the message is a list of other methods' requests.
-    of_commands: bool,
+    is_list: bool,
 }
 
 impl Arriving {
@@ -118,13 +119,13 @@ impl Arriving {
                 self.add(&data)?;
             }
         }
-        let Self { body, held, whole_bytes, of_commands } = self;
+        let Self { body, held, whole_bytes, is_list } = self;
         match whole_bytes {
             None => Err(malformed("the body has no message")),
             Some(whole) if body.len() < whole => {
                 Err(malformed(format!("the body ends after {} of its message's {whole} bytes", body.len())))
             }
-            Some(_) => match excess(&body[PREFIX_BYTES..], of_commands) {
+            Some(_) => match excess(&body[PREFIX_BYTES..], is_list) {
                 Some(excess) => Err(malformed(excess)),
                 None => Ok((body.freeze(), held)),
             },
@@ -154,14 +155,14 @@ impl Arriving {
 }
 
 /// What a message has too much of. Bytes that are no message have no fields: the decoder refuses them.
-fn excess(message: &[u8], of_commands: bool) -> Option<String> {
-    let (mut left, mut left_of_all) = (FIELDS_MAX, COMMANDS_FIELDS_MAX);
+fn excess(message: &[u8], is_list: bool) -> Option<String> {
+    let (mut left, mut left_of_all) = (FIELDS_MAX, LIST_FIELDS_MAX);
     if !count(message, 0, &mut left) {
         return Some(format!("has more than {FIELDS_MAX} fields"));
     }
     // A command is a message within a message of the list.
-    (of_commands && !count(message, 2, &mut left_of_all))
-        .then(|| format!("has more than {COMMANDS_FIELDS_MAX} fields, with those of its commands"))
+    (is_list && !count(message, 2, &mut left_of_all))
+        .then(|| format!("has more than {LIST_FIELDS_MAX} fields, with those of what it lists"))
 }
 
 /// Counts the fields of a message, and of the messages that are so many levels within it. False where there are more than
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_commands_count_as_those_of_the_list() {
+    fn the_fields_is_list_count_as_those_of_the_list() {
         let update = |fields: usize| v1::RunCommand {
             command: Some(v1::run_command::Command::Update(UpdateRunRequest {
                 remove_labels: vec!["k".into(); fields],
@@ -249,7 +250,7 @@ mod tests {
         let of = |commands: usize, fields: usize| {
             v1::ApplyCommandsRequest { commands: vec![update(fields); commands], view: None }.encode_to_vec()
         };
-        let most = COMMANDS_FIELDS_MAX / 1_000 - 2;
+        let most = LIST_FIELDS_MAX / 1_000 - 2;
         assert_eq!(excess(&of(1_000, most), true), None);
         assert!(excess(&of(1_000, most + 1), true).is_some());
         assert!(excess(&of(FIELDS_MAX + 1, 0), true).is_some());
