@@ -182,6 +182,8 @@ behaviours! { on_one_server:
         a_queue_is_served_first_in_first_out_and_shows_each_runs_place
         several_runs_are_claimed_in_one_call_and_come_again_with_its_request_id
         a_claim_of_several_runs_takes_what_an_answer_has_room_for
+        many_leases_are_renewed_in_one_call_each_with_an_answer_of_its_own
+        a_completion_claims_the_next_run_and_stands_whatever_becomes_of_the_claim
         who_does_not_hold_the_lease_is_told_who_does
         a_start_with_a_lease_is_replayed_with_it_and_another_grants_nothing
         a_request_to_abort_is_told_to_everyone

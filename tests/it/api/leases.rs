@@ -1,11 +1,13 @@
 //! Leases, requests to abort and claims, on the wire.
 
+use prost::Message as _;
 use prost_types::Duration;
 use runledger_proto::v1::watch_run_response::Frame;
 use runledger_proto::v1::{
-    CheckTransitionRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, Disposition, GetRunRequest,
-    HeartbeatRunRequest, LeaseHeldError, LeaseLostError, MaxRunning, MaxRunningError, Progress, QueuePlace,
-    ReleaseRunRequest, RequestAbortRequest, Run, RunEventType, RunFilter, RunStatus, StartRunRequest, UpdateRunRequest,
+    CheckTransitionRequest, ClaimNextRunRequest, ClaimRunRequest, CompleteRunRequest, CompleteRunResponse, Disposition,
+    GetRunRequest, HeartbeatRunRequest, HeartbeatRunsRequest, LeaseHeldError, LeaseLostError, MaxRunning,
+    MaxRunningError, Progress, QueuePlace, ReleaseRunRequest, RequestAbortRequest, Run, RunCommand, RunEventType,
+    RunFilter, RunStatus, StartRunRequest, UpdateRunRequest, run_command,
 };
 use serde_json::json;
 use tokio::time::timeout;
@@ -424,6 +426,113 @@ pub(crate) async fn several_runs_are_claimed_in_one_call_and_come_again_with_its
     assert_eq!(granted, (Disposition::Applied, vec![of_a[0].clone(), of_b[0].clone()]), "one of each instance");
     assert_eq!(several(&caller, limited).await.unwrap().1, []);
     assert_eq!(several(&caller, asked(0, "")).await.unwrap().1, [of_a[1].clone()], "0 is 1");
+}
+
+pub(crate) async fn many_leases_are_renewed_in_one_call_each_with_an_answer_of_its_own(place: Place) {
+    let caller = place.caller().await;
+    let all = async |heartbeats: Vec<HeartbeatRunRequest>| {
+        let asked = caller.request(HeartbeatRunsRequest { heartbeats });
+        caller.grpc.clone().heartbeat_runs(asked).await.map(|answer| answer.into_inner().results)
+    };
+    let ids: Vec<String> = (0..500).map(|_| fresh("many-leases")).collect();
+    let starts = ids.iter().map(|run_id| RunCommand { command: Some(run_command::Command::Start(leased(run_id))) });
+    let started = caller.apply_commands(starts, None).await.unwrap();
+    assert!(started.results.iter().all(|result| result.lease_epoch == 1));
+    let before = caller.get(&ids[499]).await.lease.unwrap().expires_at.unwrap();
+    let results = all(ids.iter().map(|run_id| beat(run_id, 1)).collect()).await.unwrap();
+    assert!(results.iter().map(|result| &result.run_id).eq(&ids), "in their order");
+    assert!(results.iter().all(|result| result.error.is_none() && result.renewed.as_ref().unwrap().revision == 1));
+    let renewed = results[499].renewed.as_ref().unwrap().expires_at.unwrap();
+    assert!((renewed.seconds, renewed.nanos) > (before.seconds, before.nanos));
+
+    let asked = RequestAbortRequest { run_id: ids[2].clone(), ..RequestAbortRequest::default() };
+    caller.grpc.clone().request_abort(caller.request(asked)).await.unwrap();
+    let worked = HeartbeatRunRequest { progress: Some(progress(1, 2, "half")), ..beat(&ids[0], 1) };
+    let unknown = fresh("unknown");
+    let mixed = vec![worked, beat(&ids[1], 2), beat(&ids[2], 1), beat(&unknown, 1), beat(&ids[0], 0), beat(&ids[0], 1)];
+    let results = all(mixed).await.unwrap();
+    let reason = |error: &tonic_types::pb::Status| {
+        let status = Status::with_details(error.code.into(), error.message.clone(), error.encode_to_vec().into());
+        Refused::from(status).reason
+    };
+    let reasons = results.iter().map(|result| result.error.as_ref().map_or_else(String::new, reason));
+    let expected = ["", "LEASE_LOST", "", "RUN_NOT_FOUND", "INVALID_FIELD", ""];
+    assert!(reasons.eq(expected), "{results:?}");
+    assert!(results.iter().all(|result| result.renewed.is_some() == result.error.is_none()));
+    assert!(results[2].renewed.as_ref().unwrap().abort_request.is_some(), "{results:?}");
+    let shown = caller.get(&ids[0]).await.progress.unwrap();
+    assert_eq!((shown.done, shown.total, shown.message.as_str()), (1, 2, "half"));
+
+    for heartbeats in [vec![], vec![beat(&ids[0], 1); 501]] {
+        let refused = Refused::from(all(heartbeats).await.unwrap_err());
+        assert_eq!(refused.fields(), ["heartbeats"]);
+    }
+}
+
+async fn completed(caller: &Caller, asked: CompleteRunRequest) -> Result<CompleteRunResponse, Status> {
+    Ok(caller.grpc.clone().complete_run(caller.request(asked)).await?.into_inner())
+}
+
+/// The disposition and the run of the claim that came with a completion.
+fn claimed_next(answer: &CompleteRunResponse) -> (Disposition, Option<&str>) {
+    assert_eq!(answer.claim_error, None);
+    let claimed = answer.claimed.as_ref().unwrap();
+    assert_eq!(claimed.more_runs, []);
+    (claimed.disposition(), claimed.run.as_ref().map(|run| run.run_id.as_str()))
+}
+
+pub(crate) async fn a_completion_claims_the_next_run_and_stands_whatever_becomes_of_the_claim(place: Place) {
+    let caller = place.caller().await;
+    let (pool, mut ids) = (fresh("one-after-the-other"), Vec::new());
+    for _ in 0..3 {
+        let labels = [("pool".to_owned(), pool.clone())].into();
+        ids.push(caller.apply(StartRunRequest { labels, ..deferred(&fresh("one")) }).await.run_id);
+    }
+    let once = ClaimNextRunRequest { request_id: format!("once-{pool}"), ..next(&pool) };
+    let ending = |run: usize, lease_epoch, claim_next: &ClaimNextRunRequest| CompleteRunRequest {
+        lease_epoch,
+        claim_next: Some(claim_next.clone()),
+        ..complete(&ids[run])
+    };
+    assert_eq!(several(&caller, next(&pool)).await.unwrap().1, [(ids[0].clone(), 1)]);
+
+    let wrong = ClaimNextRunRequest { wait: Some(seconds(0)), max_runs: 101, ..ClaimNextRunRequest::default() };
+    let wrong = CompleteRunRequest { expected_revision: Some(0), ..ending(0, 1, &wrong) };
+    let mut fields = Refused::from(completed(&caller, wrong).await.unwrap_err()).fields();
+    fields.sort();
+    let of_claim = ["claim_next.lease_ttl", "claim_next.max_runs", "claim_next.wait"];
+    assert_eq!(fields, [&of_claim[..], &["expected_revision"]].concat());
+    assert_eq!(caller.get(&ids[0]).await.status(), RunStatus::Running, "nothing was written");
+    let refused = Refused::from(completed(&caller, ending(0, 2, &next(&pool))).await.unwrap_err());
+    refused.is(Code::FailedPrecondition, "LEASE_LOST");
+    assert_eq!(caller.get(&ids[1]).await.status(), RunStatus::Pending, "nothing was claimed");
+    let command = Some(run_command::Command::Complete(ending(0, 1, &next(&pool))));
+    let answer = caller.apply_commands(vec![RunCommand { command }], None).await.unwrap();
+    assert!(answer.results[0].error.as_ref().unwrap().message.contains("claim_next"), "{answer:?}");
+
+    let answer = completed(&caller, ending(0, 1, &once)).await.unwrap();
+    assert_eq!(
+        (answer.disposition(), answer.run.as_ref().unwrap().status()),
+        (Disposition::Applied, RunStatus::Completed)
+    );
+    assert_eq!(claimed_next(&answer), (Disposition::Applied, Some(ids[1].as_str())));
+    assert_eq!(epoch(answer.claimed.as_ref().unwrap().run.as_ref().unwrap()), 1);
+    let answer = completed(&caller, ending(0, 1, &once)).await.unwrap();
+    assert_eq!(answer.disposition(), Disposition::Unchanged);
+    assert_eq!(claimed_next(&answer), (Disposition::Replayed, Some(ids[1].as_str())), "by the claim's own request id");
+
+    let other = ClaimNextRunRequest { lease_ttl: Some(seconds(61)), ..once };
+    let answer = completed(&caller, ending(1, 1, &other)).await.unwrap();
+    assert_eq!((answer.disposition(), answer.claimed), (Disposition::Applied, None), "it stands");
+    let error = answer.claim_error.unwrap();
+    let status = Status::with_details(error.code.into(), error.message.clone(), error.encode_to_vec().into());
+    Refused::from(status).is(Code::InvalidArgument, "REQUEST_ID_REUSED");
+    let answer = completed(&caller, ending(1, 1, &next(&pool))).await.unwrap();
+    assert_eq!(claimed_next(&answer), (Disposition::Applied, Some(ids[2].as_str())));
+    let answer = completed(&caller, ending(2, 1, &next(&pool))).await.unwrap();
+    assert_eq!((answer.disposition(), claimed_next(&answer)), (Disposition::Applied, (Disposition::Unspecified, None)));
+    let answer = completed(&caller, CompleteRunRequest { lease_epoch: 1, ..complete(&ids[2]) }).await.unwrap();
+    assert_eq!((answer.claimed, answer.claim_error), (None, None), "nobody asked for a claim");
 }
 
 pub(crate) async fn a_claim_of_several_runs_takes_what_an_answer_has_room_for(place: Place) {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
+use prost::Message as _;
 use prost_reflect::DescriptorPool;
 use prost_types::Duration;
 use runledger_proto::FILE_DESCRIPTOR_SET;
@@ -142,6 +143,7 @@ const ANSWERS: &[(&str, &str, &str)] = &[
     ("ClaimNextRun", "nothing", "RESUMED"),
     ("ReleaseRun", "RUN_SUSPENDED", "RUN_SUSPENDED"),
     ("HeartbeatRun", "RUN_SUSPENDED", "RUN_SUSPENDED"),
+    ("HeartbeatRuns", "RUN_SUSPENDED", "RUN_SUSPENDED"),
     ("RequestAbort", "ABORTED", "ABORTED"),
     ("ApplyCommands", "ABORTED", "ABORTED"),
     ("SuspendRun", "UNCHANGED", "SUSPENDED"),
@@ -209,6 +211,12 @@ async fn met(caller: &Caller, method: &str, run_id: &str) -> Result<String, Stat
         "HeartbeatRun" => {
             grpc.heartbeat_run(HeartbeatRunRequest { run_id: id, lease_epoch: 1, progress: None }).await?;
             return Ok("renewed".to_owned());
+        }
+        "HeartbeatRuns" => {
+            let heartbeats = vec![HeartbeatRunRequest { run_id: id, lease_epoch: 1, progress: None }];
+            let answer = grpc.heartbeat_runs(v1::HeartbeatRunsRequest { heartbeats }).await?.into_inner();
+            let error = answer.results[0].error.clone().expect("no lease is renewed");
+            return Err(Status::with_details(error.code.into(), error.message.clone(), error.encode_to_vec().into()));
         }
         "RequestAbort" => {
             let asked = RequestAbortRequest { run_id: id, ..Default::default() };
