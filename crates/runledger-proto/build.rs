@@ -33,8 +33,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(out.join("methods.rs"), methods::source(&compiler.descriptor_pool())?)?;
     let mut config = prost_build::Config::new();
     config.enable_type_names();
-    // Few runs have them, and every message with a run would have room for them.
-    for field in ["Run.suspension", "Run.resumed_from", "RunChanges.suspension", "RunChanges.resumption"] {
+    // Few runs and calls have them, and every message with a run, and every call, would have room for them.
+    for field in [
+        "Run.suspension",
+        "Run.resumed_from",
+        "RunChanges.suspension",
+        "RunChanges.resumption",
+        "CompleteRunRequest.claim_next",
+        "CompleteRunResponse.claimed",
+        "CompleteRunResponse.claim_error",
+    ] {
         config.boxed(format!(".runledger.v1.{field}"));
     }
     // The form of an error is that of the gRPC library.

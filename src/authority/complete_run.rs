@@ -21,7 +21,7 @@ impl Authority {
         mut call: Call<v1::CompleteRunRequest>,
     ) -> Result<v1::CompleteRunResponse, Problem> {
         let asked = call.message.claim_next.take();
-        let asked = asked.map(|asked| query::claim_next(asked, &call.caller)).transpose();
+        let asked = asked.map(|asked| query::claim_next(*asked, &call.caller)).transpose();
         let (asked, violations) = asked.map_or_else(|violations| (None, violations), |asked| (asked, Vec::new()));
         let next = asked.map(|message| Call {
             caller: call.caller.clone(),
@@ -41,9 +41,9 @@ impl Authority {
             ..v1::CompleteRunResponse::default()
         };
         if let Some(next) = next {
-            match self.claim_after(next).await {
-                Ok(claimed) => answer.claimed = Some(claimed),
-                Err(problem) => answer.claim_error = Some(problem.into_rpc_status()),
+            match Box::pin(self.claim_after(next)).await {
+                Ok(claimed) => answer.claimed = Some(Box::new(claimed)),
+                Err(problem) => answer.claim_error = Some(Box::new(problem.into_rpc_status())),
             }
         }
         Ok(answer)

@@ -1,6 +1,5 @@
 //! The errors of what was asked for in one list: each as its own call would have it, as long as there is room.
 
-use prost::Message as _;
 use tonic_types::pb::Status;
 
 use super::problem::Problem;
@@ -26,7 +25,7 @@ impl ListedErrors {
     pub(super) fn next(&mut self, problem: Problem) -> (Status, bool) {
         let reason_alone = problem.reason_alone();
         let error = problem.into_rpc_status();
-        let bytes: usize = error.details.iter().map(|detail| detail.encoded_len()).sum();
+        let bytes: usize = error.details.iter().map(prost::Message::encoded_len).sum();
         if bytes > self.details_left {
             self.details_left = 0;
             return (reason_alone.into_rpc_status(), true);

@@ -1,6 +1,5 @@
 //! Leases, requests to abort and claims, on the wire.
 
-use prost::Message as _;
 use prost_types::Duration;
 use runledger_proto::v1::watch_run_response::Frame;
 use runledger_proto::v1::{
@@ -451,11 +450,8 @@ pub(crate) async fn many_leases_are_renewed_in_one_call_each_with_an_answer_of_i
     let unknown = fresh("unknown");
     let mixed = vec![worked, beat(&ids[1], 2), beat(&ids[2], 1), beat(&unknown, 1), beat(&ids[0], 0), beat(&ids[0], 1)];
     let results = all(mixed).await.unwrap();
-    let reason = |error: &tonic_types::pb::Status| {
-        let status = Status::with_details(error.code.into(), error.message.clone(), error.encode_to_vec().into());
-        Refused::from(status).reason
-    };
-    let reasons = results.iter().map(|result| result.error.as_ref().map_or_else(String::new, reason));
+    let reason = |error: tonic_types::pb::Status| Refused::from(error).reason;
+    let reasons = results.iter().map(|result| result.error.clone().map_or_else(String::new, reason));
     let expected = ["", "LEASE_LOST", "", "RUN_NOT_FOUND", "INVALID_FIELD", ""];
     assert!(reasons.eq(expected), "{results:?}");
     assert!(results.iter().all(|result| result.renewed.is_some() == result.error.is_none()));
@@ -491,7 +487,7 @@ pub(crate) async fn a_completion_claims_the_next_run_and_stands_whatever_becomes
     let once = ClaimNextRunRequest { request_id: format!("once-{pool}"), ..next(&pool) };
     let ending = |run: usize, lease_epoch, claim_next: &ClaimNextRunRequest| CompleteRunRequest {
         lease_epoch,
-        claim_next: Some(claim_next.clone()),
+        claim_next: Some(Box::new(claim_next.clone())),
         ..complete(&ids[run])
     };
     assert_eq!(several(&caller, next(&pool)).await.unwrap().1, [(ids[0].clone(), 1)]);
@@ -524,9 +520,7 @@ pub(crate) async fn a_completion_claims_the_next_run_and_stands_whatever_becomes
     let other = ClaimNextRunRequest { lease_ttl: Some(seconds(61)), ..once };
     let answer = completed(&caller, ending(1, 1, &other)).await.unwrap();
     assert_eq!((answer.disposition(), answer.claimed), (Disposition::Applied, None), "it stands");
-    let error = answer.claim_error.unwrap();
-    let status = Status::with_details(error.code.into(), error.message.clone(), error.encode_to_vec().into());
-    Refused::from(status).is(Code::InvalidArgument, "REQUEST_ID_REUSED");
+    Refused::from(*answer.claim_error.unwrap()).is(Code::InvalidArgument, "REQUEST_ID_REUSED");
     let answer = completed(&caller, ending(1, 1, &next(&pool))).await.unwrap();
     assert_eq!(claimed_next(&answer), (Disposition::Applied, Some(ids[2].as_str())));
     let answer = completed(&caller, ending(2, 1, &next(&pool))).await.unwrap();

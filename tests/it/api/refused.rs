@@ -22,12 +22,20 @@ impl From<Status> for Refused {
         assert!(status.details().len() <= 4096, "{} bytes of details", status.details().len());
         let rpc = tonic_types::pb::Status::decode(status.details()).unwrap();
         assert_eq!((rpc.code, rpc.message.as_str()), (i32::from(status.code()), status.message()));
+        rpc.into()
+    }
+}
+
+/// One that stands in an answer.
+impl From<tonic_types::pb::Status> for Refused {
+    fn from(rpc: tonic_types::pb::Status) -> Self {
+        let code = rpc.code.into();
         let mut details = rpc.details;
         let first = details.remove(0);
         assert_eq!(first.type_url, "type.googleapis.com/google.rpc.ErrorInfo");
         let ErrorInfo { reason, domain, metadata } = ErrorInfo::decode(first.value.as_slice()).unwrap();
         assert_eq!(domain, "runledger");
-        Self { code: status.code(), reason, message: rpc.message, info: metadata, details }
+        Self { code, reason, message: rpc.message, info: metadata, details }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
-use prost::Message as _;
 use prost_reflect::DescriptorPool;
 use prost_types::Duration;
 use runledger_proto::FILE_DESCRIPTOR_SET;
@@ -174,6 +173,14 @@ async fn found(caller: &Caller, method: &str, run_id: &str) -> Result<u64, Statu
     Ok(grpc.count_runs(asked).await?.into_inner().suspensions.iter().map(|it| it.count).sum())
 }
 
+/// Why a heartbeat is refused that comes with others.
+async fn refused_of_many(caller: &Caller, run_id: &str) -> String {
+    let heartbeats = vec![HeartbeatRunRequest { run_id: run_id.to_owned(), lease_epoch: 1, progress: None }];
+    let answer = caller.grpc.clone().heartbeat_runs(v1::HeartbeatRunsRequest { heartbeats }).await.unwrap();
+    let error = answer.into_inner().results.remove(0).error;
+    Refused::from(error.expect("no lease is renewed")).reason
+}
+
 /// Makes a call on a run, and says what became of it.
 async fn met(caller: &Caller, method: &str, run_id: &str) -> Result<String, Status> {
     let mut grpc = caller.grpc.clone();
@@ -212,12 +219,7 @@ async fn met(caller: &Caller, method: &str, run_id: &str) -> Result<String, Stat
             grpc.heartbeat_run(HeartbeatRunRequest { run_id: id, lease_epoch: 1, progress: None }).await?;
             return Ok("renewed".to_owned());
         }
-        "HeartbeatRuns" => {
-            let heartbeats = vec![HeartbeatRunRequest { run_id: id, lease_epoch: 1, progress: None }];
-            let answer = grpc.heartbeat_runs(v1::HeartbeatRunsRequest { heartbeats }).await?.into_inner();
-            let error = answer.results[0].error.clone().expect("no lease is renewed");
-            return Err(Status::with_details(error.code.into(), error.message.clone(), error.encode_to_vec().into()));
-        }
+        "HeartbeatRuns" => return Ok(refused_of_many(caller, run_id).await),
         "RequestAbort" => {
             let asked = RequestAbortRequest { run_id: id, ..Default::default() };
             unchanged(grpc.request_abort(asked).await?.into_inner().disposition())
@@ -225,8 +227,7 @@ async fn met(caller: &Caller, method: &str, run_id: &str) -> Result<String, Stat
         "ApplyCommands" => {
             let asked = RequestAbortRequest { run_id: id, ..Default::default() };
             let command = v1::RunCommand { command: Some(v1::run_command::Command::RequestAbort(asked)) };
-            let answer = caller.apply_commands([command], None).await?;
-            unchanged(answer.results[0].disposition())
+            unchanged(caller.apply_commands([command], None).await?.results[0].disposition())
         }
         "SuspendRun" => unchanged(grpc.suspend_run(suspending(run_id, "HELP")).await?.into_inner().disposition()),
         "ResumeRun" => unchanged(grpc.resume_run(resuming(run_id)).await?.into_inner().disposition()),

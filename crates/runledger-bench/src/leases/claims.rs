@@ -140,34 +140,36 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
     })
 }
 
-async fn drain(mut client: Client, request: ClaimNextRunRequest, claims_next: bool) -> Result<Done, BenchError> {
+async fn drain(mut client: Client, request: ClaimNextRunRequest, at_once: bool) -> Result<Done, BenchError> {
     let mut done = Done { runs: Vec::new(), claims: Delays::new(), last: None };
     // The claim has a `request_id`, as a worker's has, so that no run is lost with an answer.
     let ask = || ClaimNextRunRequest { request_id: draw_id().to_string(), ..request.clone() };
     let mut next = None;
     loop {
-        let claimed = match next.take() {
-            Some(claimed) => claimed,
-            None => {
-                let sent = Instant::now();
-                let answer = client.claim_next_run(ask()).await.map_err(BenchError::call("ClaimNextRun"))?;
-                done.claims.record(sent.elapsed());
-                runs_of(answer.into_inner())
-            }
+        let claimed = if let Some(claimed) = next.take() {
+            claimed
+        } else {
+            let sent = Instant::now();
+            let answer = client.claim_next_run(ask()).await.map_err(BenchError::call("ClaimNextRun"))?;
+            done.claims.record(sent.elapsed());
+            runs_of(answer.into_inner())
         };
         match claimed.as_slice() {
             [] => return Ok(done),
             [run] => {
                 let sent = Instant::now();
                 // A claim that waits has a call of its own.
-                let claim_next = claims_next.then(|| ClaimNextRunRequest { wait: None, ..ask() });
+                let claim_next = at_once.then(|| Box::new(ClaimNextRunRequest { wait: None, ..ask() }));
                 let end = CompleteRunRequest { claim_next, ..end(run) };
                 let answer = client.complete_run(end).await.map_err(BenchError::call("CompleteRun"))?.into_inner();
                 if let Some(error) = answer.claim_error {
                     return Err(BenchError::Command { message: error.message });
                 }
-                next = answer.claimed.map(runs_of).filter(|claimed| request.wait.is_none() || !claimed.is_empty());
-                if claims_next {
+                next = answer
+                    .claimed
+                    .map(|claimed| runs_of(*claimed))
+                    .filter(|claimed| request.wait.is_none() || !claimed.is_empty());
+                if at_once {
                     done.claims.record(sent.elapsed());
                 }
             }
