@@ -18,11 +18,11 @@ mod limits;
 mod metrics;
 mod recovery;
 mod slots;
-mod unreceived;
+pub mod unreceived;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
@@ -275,13 +275,13 @@ impl Engine {
         }
         let until = AnswerBy::new(deadline)?;
         let mut by_shard: Vec<Vec<Pending>> = self.inlets.iter().map(|_| Vec::new()).collect();
-        let refused: Vec<Arc<AtomicBool>> = self.inlets.iter().map(|_| Arc::default()).collect();
+        let lists: Vec<Arc<OnceLock<Failure>>> = self.inlets.iter().map(|_| Arc::default()).collect();
         let mut waits = Waits { waits: VecDeque::with_capacity(commands.len()), claims: Vec::new() };
         let since = Instant::now();
         for command in commands {
             let shard = usize::from(self.shard_of(&command).0);
             let (pending, wait) = self.pending(command);
-            by_shard[shard].push(pending.in_list(since, &refused[shard]));
+            by_shard[shard].push(pending.in_list(since, &lists[shard]));
             waits.waits.push_back(wait);
         }
         // What was taken is given back where a later shard has no room.

@@ -74,11 +74,18 @@ impl Batch {
         Self(rest)
     }
 
-    /// The batch without the commands that no caller waits for any more. Invariant: none of the commands was applied.
-    /// The callers that have gone were told that theirs may have been, and will look before they send them again.
-    pub(super) fn awaited(mut self) -> Self {
-        self.0.retain(Pending::is_awaited);
-        self
+    /// The batch without the commands that no caller waits for any more, and without those of a list whose earlier ones
+    /// failed in another part of the batch. Invariant: none of the commands was applied. The callers that have gone were
+    /// told that theirs may have been, and will look before they send them again.
+    pub(super) fn awaited(self) -> Self {
+        let mut awaited = Vec::with_capacity(self.0.len());
+        for pending in self.0.into_iter().filter(Pending::is_awaited) {
+            match pending.failed_before().cloned() {
+                Some(failure) => pending.answer(Err(failure)),
+                None => awaited.push(pending),
+            }
+        }
+        Self(awaited)
     }
 
     pub(super) fn fail(self, failure: &Failure) {
@@ -188,7 +195,8 @@ impl Queue {
     }
 
     /// How many commands the next commit takes. Where more wait, each caller has an equal part of it: whoever sends many at
-    /// once is not before those that send one after the other. Of one caller's, the order is kept.
+    /// once is not before those that send one after the other. Of a caller's lists the order is kept, and of its single
+    /// commands.
     ///
     /// Where lists and single commands wait, half of the commit is for the single ones: a caller's lists are not before its
     /// single commands, nor before those of a caller that sends several at once.
@@ -206,12 +214,15 @@ impl Queue {
             self.commands_max
         };
         let of_singles = if lists.is_empty() { commands_max } else { commands_max.div_ceil(2).min(single) };
-        let (mut before, mut behind) = in_equal_parts(singles, of_singles);
-        let (of_lists, rest) = in_equal_parts(lists, commands_max - of_singles);
-        before.extend(of_lists);
-        behind.extend(rest);
-        before.append(&mut behind);
-        self.waiting = before;
+        let (singles, single_rest) = in_equal_parts(singles, of_singles);
+        let (lists, rest) = in_equal_parts(lists, commands_max - of_singles);
+        // In turn: a commit has a limit of bytes as well, and neither takes all of it.
+        let mut lists = lists.into_iter();
+        for pending in singles {
+            self.waiting.push_back(pending);
+            self.waiting.extend(lists.next());
+        }
+        self.waiting.extend(lists.chain(single_rest).chain(rest));
         commands_max
     }
 
@@ -246,9 +257,11 @@ impl Queue {
             let waited = now - pending.since;
             // A list is as long as its caller wants, and waits for itself.
             let wait_max = if pending.is_in_list() { self.limits.wait_max } else { wait_max };
-            if waited > wait_max || pending.goes_with_the_refused() {
+            if let Some(failure) = pending.failed_before().cloned() {
+                pending.answer(Err(failure));
+            } else if waited > wait_max {
                 self.refused += 1;
-                pending.refuse(Failure::Overloaded { wait: spread(waited, self.refused) });
+                pending.answer(Err(Failure::Overloaded { wait: spread(waited, self.refused) }));
             } else {
                 bytes += pending.weight;
                 batch.push(pending);

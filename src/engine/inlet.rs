@@ -1,7 +1,7 @@
 //! The bounded queue in front of a shard's committer, and a queued command's right to be withdrawn.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -37,8 +37,9 @@ pub(super) struct Pending {
     place: Option<Share>,
     /// The bytes, until the command is answered.
     bytes: Option<Share>,
-    /// Of a list: whether a command of it was refused here. Those behind it are, too, since one of them may be on its run.
-    list: Option<Arc<AtomicBool>>,
+    /// Of a list: why a command of it wrote nothing here that would do later. Those behind it go with it, since one of them
+    /// may be on its run.
+    list: Option<Arc<OnceLock<Failure>>>,
     /// The span of the command's call, where it is recorded.
     pub(super) span: Option<Span>,
 }
@@ -82,7 +83,7 @@ impl Pending {
     }
 
     /// Makes it a command of a list, which has come as a whole.
-    pub(super) fn in_list(self, since: Instant, list: &Arc<AtomicBool>) -> Self {
+    pub(super) fn in_list(self, since: Instant, list: &Arc<OnceLock<Failure>>) -> Self {
         Self { since, list: Some(list.clone()), ..self }
     }
 
@@ -90,17 +91,10 @@ impl Pending {
         self.list.is_some()
     }
 
-    /// Whether it has to be refused with those before it on its list.
-    pub(super) fn goes_with_the_refused(&self) -> bool {
-        self.list.as_ref().is_some_and(|refused| refused.load(Ordering::Relaxed))
-    }
-
-    /// Refuses it before it was in any commit, and with it what is behind it on its list.
-    pub(super) fn refuse(self, why: Failure) {
-        if let Some(list) = &self.list {
-            list.store(true, Ordering::Relaxed);
-        }
-        self.answer(Err(why));
+    /// Why one before it on its list wrote nothing that would do later: it goes with that one, so that none of a run goes
+    /// before another.
+    pub(super) fn failed_before(&self) -> Option<&Failure> {
+        self.list.as_ref()?.get()
     }
 
     /// Takes the command for a commit. False when its caller withdrew the command or has gone: then the command must
@@ -121,6 +115,11 @@ impl Pending {
     }
 
     pub(super) fn answer(self, verdict: Result<Verdict, Failure>) {
+        if let (Err(failure @ (Failure::Overloaded { .. } | Failure::StoreUnavailable)), Some(list)) =
+            (&verdict, &self.list)
+        {
+            let _others = list.set(failure.clone());
+        }
         if let (Err(Ok(verdict)), Some(if_unreceived)) = (self.reply.send(verdict), self.if_unreceived) {
             if_unreceived.lost(&verdict);
         }

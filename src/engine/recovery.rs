@@ -77,7 +77,7 @@ async fn turning_away<T>(
         unhealthy();
         while let Some(mut pending) = queue.next().await {
             if pending.take() {
-                pending.refuse(Failure::StoreUnavailable);
+                pending.answer(Err(Failure::StoreUnavailable));
             }
         }
         std::future::pending::<()>().await;

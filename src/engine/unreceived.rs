@@ -6,8 +6,8 @@ use tokio::sync::{mpsc, oneshot};
 use super::Failure;
 use crate::domain::{Ask, Command, Disposition, Lease, Request, Revision, RunKey, Verdict};
 
-/// Claims that wait here at most: as many as all shards of a process may have in flight. A claim above this number ends
-/// by its ttl.
+/// Claims that wait here at most: as many as all shards of a process may have in flight. A claim above this number, as where
+/// many claimers of several runs go at once, ends by its ttl.
 pub(super) const UNRECEIVED_MAX: usize = 16_384;
 
 /// An unreceived claim.
@@ -47,10 +47,18 @@ impl IfUnreceived {
     pub(super) fn lost(self, verdict: &Verdict) {
         let Verdict::Done(Disposition::Applied, run) = verdict else { return };
         let Some(lease) = run.supervision.lease else { return };
-        // If the channel is full, the lease ends by its ttl.
         let claim =
             Unreceived { key: self.key, lease, request: self.request, replays: 0, revision: Some(run.revision) };
-        let _full = self.to.try_send(claim);
+        tell(&self.to, claim);
+    }
+}
+
+/// Hands a claim to the task that gives it back. Where there is no room for it, the lease ends by its ttl.
+pub fn tell(to: &mpsc::Sender<Unreceived>, claim: Unreceived) {
+    if let Err(error) = to.try_send(claim) {
+        let Unreceived { key, lease, .. } = error.into_inner();
+        let (namespace, run_id, epoch) = (key.namespace.as_str(), key.run_id.as_str(), lease.epoch.get());
+        tracing::warn!(namespace, run_id, epoch, "a claim that nobody received could not be given back");
     }
 }
 

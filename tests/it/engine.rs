@@ -3,7 +3,7 @@
 mod sharing;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -143,23 +143,69 @@ async fn each_has_a_part_of_the_next_commit(limits: Limits) {
     assert!(commits <= held + 3 && process.commits() >= held + 15, "{commits} of {}", process.commits());
 }
 
-#[tokio::test]
-async fn single_commands_of_one_caller_are_not_behind_the_lists_of_many() {
-    let process = Process::start().await;
+/// How many single commands of one caller, and how many lists of others, are answered by the next commit.
+async fn answered_by_the_next_commit(
+    limits: Limits,
+    singles: Vec<Command>,
+    lists: Vec<Vec<Command>>,
+) -> (usize, usize) {
+    let process = Process::start_with(limits).await;
     process.hold().await;
     let held = process.commits();
-    let lists = join_all((2..12).map(|caller| {
-        let many = (0..30).flat_map(|n| life(&format!("run-{caller}-{n}"))).collect();
-        process.list(CallerKey::of(caller, None), many, None)
+    let (single, list) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let singles = join_all(singles.into_iter().map(async |command| {
+        process.engine.submit_for(CallerKey::of(1, None), command, None).await.unwrap();
+        single.fetch_add(1, Ordering::Relaxed);
     }));
-    let singles = join_all((0..40).map(async |n| {
-        let answer = process.engine.submit_for(CallerKey::of(1, None), start(&format!("one-{n}")), None).await;
-        answer.unwrap();
-        process.commits()
+    let lists = join_all((2..).zip(lists).map(async |(caller, commands)| {
+        let answers = process.list(CallerKey::of(caller, None), commands, None).await.unwrap();
+        assert!(answers.iter().all(Result::is_ok));
+        list.fetch_add(1, Ordering::Relaxed);
     }));
-    let (lists, singles, ()) = tokio::join!(biased; lists, singles, async { process.release() });
-    assert!(lists.into_iter().flatten().flatten().all(|answer| answer.is_ok()));
-    assert!(singles.iter().all(|commits| *commits <= held + 2), "{singles:?}, held {held}");
+    let answered = async {
+        // The one that is held, and the next.
+        process.store.gate.add_permits(2);
+        while process.commits() < held + 2 {
+            yield_now().await;
+        }
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        let answered = (single.load(Ordering::Relaxed), list.load(Ordering::Relaxed));
+        process.release();
+        answered
+    };
+    tokio::join!(biased; singles, lists, answered).2
+}
+
+#[tokio::test]
+async fn single_commands_of_one_caller_are_not_behind_the_lists_of_many() {
+    let singles = (0..40).map(|n| start(&format!("one-{n}"))).collect();
+    let list = |caller: usize| (0..30).flat_map(|n| life(&format!("run-{caller}-{n}"))).collect();
+    let answered = answered_by_the_next_commit(Limits::default(), singles, (0..10).map(list).collect()).await;
+    assert_eq!(answered, (40, 0), "the single commands, and a part of each list");
+}
+
+#[tokio::test]
+async fn a_commit_that_is_full_of_bytes_has_commands_of_lists_as_well() {
+    let large = json!({"large": "x".repeat(400)});
+    let limits = Limits { batch_bytes_max: 8 * 1024, ..Limits::default() };
+    let singles = (0..80).map(|n| start(&format!("one-{n}")).metadata(&large)).collect();
+    let lists = (0..20).map(|n| vec![start(&format!("run-{n}"))]).collect();
+    let (singles, lists) = answered_by_the_next_commit(limits, singles, lists).await;
+    assert!((1..40).contains(&singles), "{singles}: the bytes are the limit");
+    assert!(lists.abs_diff(singles) <= 1, "{lists} lists beside {singles} single commands");
+}
+
+#[tokio::test]
+async fn what_is_behind_a_command_of_a_list_whose_commit_failed_goes_with_it() {
+    let process = Process::start_with(Limits { batch_commands_max: 1, ..Limits::default() }).await;
+    process.fates([Fate::Lost, Fate::Lost, Fate::Lost, Fate::Lost]);
+    let answers = process.list(CallerKey::AUTHORITY, life("run").into(), None).await.unwrap();
+    assert!(answers.iter().all(|answer| *answer == Err(Failure::StoreUnavailable)), "{answers:?}");
+    assert_eq!(process.revision("run").await, None, "nothing was written");
+    let answers = process.list(CallerKey::AUTHORITY, life("run").into(), None).await.unwrap();
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }
 
 #[tokio::test(start_paused = true)]
