@@ -196,7 +196,7 @@ impl Claims {
             // The claim of a run that waits finds an earlier attempt of the same request; a claimer that waits has to
             // look.
             if claim.request.is_some() && look_again <= Instant::now() {
-                if let Some(granted) = unless_cut(cut.as_mut(), self.replay(claim)).await? {
+                if let Some(granted) = unless_cut(cut.as_mut(), self.replay_if_begun(claim)).await? {
                     return Ok(Some(granted));
                 }
                 look_again = Instant::now() + Duration::from_millis(claim.lease_ttl_ms / 3).max(LOOK_AGAIN_MIN);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::domain::{Claimed, Lease, Request, Run};
-use crate::engine::{Engine, Unreceived};
+use crate::engine::{Engine, Unreceived, unreceived};
 
 /// The answer to a claimer.
 #[derive(Debug)]
@@ -52,6 +52,11 @@ impl ToGiveBack {
         Self(engine.tell_unreceived())
     }
 
+    /// Whether the task takes no more claims: what is dropped then is not given back.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// A run that was claimed just now.
     pub(super) fn granted(&self, run: Arc<Run>, request: Option<Request>) -> Grant {
         let claim = run.supervision.lease.map(|lease| Unreceived {
@@ -89,8 +94,7 @@ impl IfUnreceived {
 impl Drop for IfUnreceived {
     fn drop(&mut self) {
         if let (Some(to), Some(claim)) = (&self.to, self.claim.take()) {
-            // Without room for it, the lease ends by its ttl.
-            let _full = to.try_send(claim);
+            unreceived::tell(to, claim);
         }
     }
 }

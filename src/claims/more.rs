@@ -3,9 +3,11 @@
 //! The first run is claimed alone, so that it alone decides whether the claimer's request was answered before. Each
 //! further one has a row of its own in `claims`, under an id that is made from the request's and its number.
 
+use std::collections::BTreeSet;
 use std::iter;
 use std::pin::Pin;
 
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::backlog::Outcome;
@@ -32,25 +34,22 @@ impl Claims {
         first: &Run,
         cut: Pin<&mut impl Future<Output = ()>>,
     ) -> Vec<Grant> {
-        let until = in_hand_until(claim);
-        let (mut candidates, wanted) = (Vec::new(), beside(claim, first));
-        let reads = async {
-            // Reads on where the queue has nothing at hand, and a new one anew: its feed began meanwhile.
-            let asked = (taker, Instant::now());
-            while candidates.len() < wanted
-                && let Ok(Some(next)) =
-                    queue.find(&*self.runs, asked, None, None, |reach| self.turn(claim, reach)).await
-            {
-                let known = iter::once(next).chain(iter::from_fn(|| queue.known(taker)));
-                candidates.extend(known.take(wanted - candidates.len()));
-            }
-        };
-        tokio::select! {
-            biased;
-            () = cut => return Vec::new(),
-            _late = timeout_at(until, reads) => {}
-        }
+        let (until, wanted) = (in_hand_until(claim), beside(claim, first));
+        let known = || iter::from_fn(|| queue.known(taker));
+        let mut candidates: Vec<Candidate<'_>> = known().take(wanted).collect();
         if candidates.is_empty() {
+            // Reads on, and a new queue anew: its feed began meanwhile. The list has the other half of the time. Whoever reads
+            // on has no run in its hand, which others would wait for.
+            let asked = (taker, Instant::now());
+            let reads = queue.find(&*self.runs, asked, None, None, |reach| self.turn(claim, reach));
+            let found = tokio::select! {
+                biased;
+                () = cut => return Vec::new(),
+                found = timeout_at(half_way(until), reads) => found,
+            };
+            candidates.extend(found.ok().and_then(Result::ok).flatten());
+            candidates.extend(known().take(wanted - candidates.len()));
+        } else if cut.now_or_never().is_some() {
             return Vec::new();
         }
         let request_of = |number| claim.request.as_ref().map(|request| numbered(request, number));
@@ -60,35 +59,44 @@ impl Claims {
             commands.map(|(candidate, request)| command(claim, request.clone(), &candidate.run_id)).collect();
         let mut answers = Vec::with_capacity(candidates.len());
         let tell = |answer| answers.push(answer);
-        let told = self.engine.submit_all_for(claim.caller, commands, Some(until), tell).await;
-        // Dropped, the candidates wait for the next claimer.
-        if told.is_err() {
-            return Vec::new();
-        }
-        let (mut more, mut before) = (Vec::with_capacity(answers.len()), Vec::new());
-        for ((answer, candidate), request) in answers.into_iter().zip(candidates).zip(requests) {
+        // Of what is not queued, no answer is told: dropped, the candidates wait for the next claimer.
+        let _queued = self.engine.submit_all_for(claim.caller, commands, Some(until), tell).await;
+        let mut more = Vec::with_capacity(answers.len());
+        let mut told = BTreeSet::new();
+        for ((number, answer), (candidate, request)) in (1..).zip(answers).zip(candidates.into_iter().zip(requests)) {
             match answer {
                 Ok(answer) => {
                     candidate.decided(Outcome::Claimed);
+                    told.insert(number);
                     more.push(to_give_back.granted(answer.run, request));
                 }
-                Err(Failure::Refused(refusal)) => {
-                    if let Refusal::ClaimedBefore { .. } = &*refusal {
-                        before.extend(request);
-                    }
-                    not_had(candidate, &refusal);
-                }
+                Err(Failure::Refused(refusal)) => not_had(candidate, &refusal),
                 Err(_) => {}
             }
         }
-        // What an earlier attempt was granted of which its caller was not told: the first run was given back alone.
-        if !before.is_empty()
-            && let Ok(Ok(held)) = timeout_at(until, self.held(claim, &before)).await
-        {
-            more.extend(held);
-        }
+        self.held_beside(claim, &told, &mut more).await;
         more
     }
+
+    /// Adds what an earlier attempt of the request was granted, of which its caller was not told, and whose first run was
+    /// given back alone: the runs of the numbers that were not claimed now.
+    async fn held_beside(&self, claim: &Claim, told: &BTreeSet<usize>, more: &mut Vec<Grant>) {
+        let Some(request) = &claim.request else { return };
+        let numbers = (1..claim.max_runs).filter(|number| !told.contains(number));
+        let requests: Vec<Request> = numbers.map(|number| numbered(request, number)).collect();
+        if requests.is_empty() {
+            return;
+        }
+        if let Ok(Ok(held)) = timeout_at(in_hand_until(claim), self.held(claim, &requests)).await {
+            more.extend(held);
+        }
+    }
+}
+
+/// The middle of the time until then.
+fn half_way(until: Instant) -> Instant {
+    let now = Instant::now();
+    now + until.saturating_duration_since(now) / 2
 }
 
 /// How many runs are claimed beside the first: no more than its answer has room for, if all are as large.

@@ -27,6 +27,16 @@ impl Claims {
         self.granted_again(claim, &requests).await
     }
 
+    /// The same, for a claimer that looks again while it waits: only where its first run was claimed.
+    pub(super) async fn replay_if_begun(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
+        let Some(request) = &claim.request else { return Ok(None) };
+        let found = self.upkeep.claimed(&claim.namespace, std::slice::from_ref(&request.id)).await;
+        match found.map_err(Failure::Store)?.into_iter().flatten().next() {
+            Some(_) => self.replay(claim).await,
+            None => Ok(None),
+        }
+    }
+
     /// The same, of a claim that an older release has kept by the id alone: only a process that has just begun looks for
     /// one, while such a claim may still be asked for again.
     pub(super) async fn replay_older(&self, claim: &Claim) -> Result<Option<Granted>, Failure> {
@@ -63,6 +73,9 @@ impl Claims {
     /// There were some, and none is the claimer's any more; or they cannot be read.
     pub(super) async fn held(&self, claim: &Claim, requests: &[Request]) -> Result<Vec<Grant>, Failure> {
         let to_give_back = ToGiveBack::of(&self.engine);
+        if to_give_back.is_closed() {
+            return Err(Failure::Draining);
+        }
         let ids: Vec<String> = requests.iter().map(|request| request.id.clone()).collect();
         let found = self.upkeep.claimed(&claim.namespace, &ids).await.map_err(Failure::Store)?;
         let (mut asked, mut guards) = (Vec::new(), Vec::new());

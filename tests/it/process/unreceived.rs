@@ -259,12 +259,12 @@ async fn what_a_request_was_granted_before_comes_with_the_run_that_it_claims_ane
     let server = Server::start(&database.dsn()).await;
     server.is_ready().await;
     let (mut client, direct) = (server.client(), direct(&database.dsn()).await);
-    for n in 0..6 {
+    for n in 0..5 {
         pending(&mut client, &format!("run-{n}")).await;
     }
     let several = ClaimNextRunRequest { max_runs: 3, ..ask("mine", 0) };
-    let mut ids = async || {
-        let answer = client.claim_next_run(several.clone()).await.unwrap().into_inner();
+    let ids = async || {
+        let answer = client.clone().claim_next_run(several.clone()).await.unwrap().into_inner();
         let runs = answer.run.clone().into_iter().chain(answer.more_runs.clone());
         (answer.disposition(), runs.map(|run| run.run_id).collect::<Vec<_>>())
     };
@@ -273,6 +273,10 @@ async fn what_a_request_was_granted_before_comes_with_the_run_that_it_claims_ane
     assert_eq!(forgotten, 1, "that of the first run");
     assert_eq!(ids().await, (Disposition::Applied, ["run-3", "run-1", "run-2"].map(str::to_owned).to_vec()));
     assert_eq!(ids().await, (Disposition::Replayed, ["run-3", "run-1", "run-2"].map(str::to_owned).to_vec()));
+    // And where no other run waits than the one that comes first.
+    let forgotten = direct.execute("delete from claims where request_id = 'mine'", &[]).await.unwrap();
+    assert_eq!(forgotten, 1);
+    assert_eq!(ids().await, (Disposition::Applied, ["run-4", "run-1", "run-2"].map(str::to_owned).to_vec()));
 }
 
 /// Workers that are told to end while they look for work, which comes all the time.
