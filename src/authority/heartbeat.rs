@@ -35,18 +35,17 @@ impl Authority {
         call: Call<v1::HeartbeatRunsRequest>,
     ) -> Result<v1::HeartbeatRunsResponse, Problem> {
         let heartbeats = heartbeats::heartbeat_runs(call.message, &call.caller).map_err(problem::invalid)?;
-        let asked = heartbeats.iter().filter_map(|heartbeat| heartbeat.asked.as_ref().ok()).cloned().collect();
+        let asked = heartbeats.iter().filter_map(|heartbeat| heartbeat.as_ref().ok()).cloned().collect();
         let renewed = self.renewals.renew_all(call.key, asked, call.until.deadline).await;
         let (mut renewed, mut results) = (renewed.into_iter(), Results::default());
         for heartbeat in heartbeats {
-            let result = match heartbeat.asked {
-                Err(violations) => Err(problem::invalid(violations)),
-                Ok((key, _)) => match renewed.next() {
-                    Some(renewed) => renewed.map_err(|failure| failed(failure, &key, "HeartbeatRuns")),
-                    None => Err(problem::outcome_unknown(true)),
-                },
-            };
-            results.push(heartbeat.run_id, result);
+            match heartbeat {
+                Err(violations) => results.push(None, Err(problem::invalid(violations))),
+                Ok((key, _)) => {
+                    let renewed = renewed.next().expect("each renewal has an answer");
+                    results.push(Some(&key), renewed.map_err(|failure| failed(failure, &key, "HeartbeatRuns")));
+                }
+            }
         }
         Ok(results.answer())
     }
@@ -59,6 +58,7 @@ fn failed(failure: Failure, key: &RunKey, rpc: &'static str) -> Problem {
         Failure::Draining => problem::draining(),
         // The lease may have been renewed, and renewing again does no harm.
         Failure::Deadline => problem::outcome_unknown(true),
+        Failure::NotRenewed => problem::deadline(),
         Failure::Store(error) => unreadable(rpc, key, &error),
     }
 }

@@ -13,7 +13,7 @@ use crate::domain::ids::{self, Shard};
 use crate::domain::{Refusal, Renewal, RunKey, renewal};
 use crate::fairness::{CallerKey, Share, Shares};
 use crate::store::leases::Renewed;
-use crate::store::{Ledger, Runs, StoreError, Upkeep};
+use crate::store::{Found, Ledger, Runs, StoreError, Upkeep};
 use crate::tasks::Supervisor;
 use crate::telemetry::record;
 
@@ -41,6 +41,12 @@ const PACE: Duration = Duration::from_millis(25);
 /// The time that a heartbeat waits for its answer when its caller sets no deadline.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
 
+/// The time before a caller's deadline at which the answer to many heartbeats is written, at most.
+const LAST_MOMENT: Duration = Duration::from_millis(100);
+
+/// Bytes of runs that are read at once to tell why their leases were not renewed.
+const REFUSED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// The reason for which a heartbeat renewed no lease, or may not have.
 #[derive(Debug)]
 pub enum Failure {
@@ -52,6 +58,8 @@ pub enum Failure {
     Draining,
     /// The caller's deadline passed.
     Deadline,
+    /// The lease was not renewed, and the caller's deadline passed before it was known why.
+    NotRenewed,
     /// The store does not answer.
     Store(StoreError),
 }
@@ -144,17 +152,51 @@ impl Renewals {
         asked: Vec<(RunKey, Renewal)>,
         deadline: Option<Instant>,
     ) -> Vec<Result<Renewed, Failure>> {
+        // Many answers take a moment to be written.
         let by = answer_by(deadline);
+        let by = by - (by.saturating_duration_since(Instant::now()) / 10).min(LAST_MOMENT);
         let asks: Vec<_> = asked.iter().map(|(key, renewal)| self.ask(caller, key.clone(), renewal.clone())).collect();
-        let mut renewed = Vec::with_capacity(asks.len());
-        for (answer, (key, renewal)) in asks.into_iter().zip(&asked) {
-            renewed.push(match answered(answer, by).await {
-                Ok(Some(renewed)) => Ok(renewed),
-                Ok(None) => Err(timeout_at(by, self.why_not(key, renewal)).await.unwrap_or(Failure::Deadline)),
-                Err(failure) => Err(failure),
-            });
+        let mut made = Vec::with_capacity(asks.len());
+        for answer in asks {
+            made.push(answered(answer, by).await);
         }
-        renewed
+        let refused = made.iter().zip(&asked).filter(|(made, _)| matches!(made, Ok(None)));
+        let refused: Vec<_> = refused.map(|(_, (key, renewal))| (key.clone(), renewal)).collect();
+        let mut why = self.why_none_of(&refused, by).await.into_iter();
+        let renewed = made.into_iter().map(|made| match made {
+            Ok(Some(renewed)) => Ok(renewed),
+            Ok(None) => Err(why.next().unwrap_or(Failure::NotRenewed)),
+            Err(failure) => Err(failure),
+        });
+        renewed.collect()
+    }
+
+    /// Why each of these leases was not renewed, as far as there is time to find out.
+    async fn why_none_of(&self, refused: &[(RunKey, &Renewal)], by: Instant) -> Vec<Failure> {
+        let keys: Vec<RunKey> = refused.iter().map(|(key, _)| key.clone()).collect();
+        let mut why = Vec::with_capacity(keys.len());
+        while why.len() < keys.len() {
+            let read = timeout_at(by, self.runs.runs(&keys[why.len()..], REFUSED_BYTES_MAX)).await;
+            let found = match read {
+                Ok(Ok(found)) => found,
+                Ok(Err(error)) => {
+                    let (error, left) = (Arc::new(error), keys.len() - why.len());
+                    why.extend((0..left).map(|_| Failure::Store(StoreError::shared(&error))));
+                    return why;
+                }
+                Err(_elapsed) => return why,
+            };
+            let read = found.into_iter().map_while(|found| match found {
+                Found::Run(read) => Some(Some(read.run)),
+                Found::Nothing => Some(None),
+                Found::Left => None,
+            });
+            for run in read.collect::<Vec<_>>() {
+                let (key, renewal) = &refused[why.len()];
+                why.push(Failure::Refused(Box::new(renewal::refusal(key, run.as_ref(), renewal))));
+            }
+        }
+        why
     }
 
     /// Queues a renewal.

@@ -12,14 +12,8 @@ use runledger_proto::v1;
 /// Heartbeats of one call at most: with as many requests to abort, of the longest reasons, the answer has less than 3 MiB.
 const HEARTBEATS_MAX: usize = 500;
 
-/// One heartbeat of the list.
-#[derive(Debug)]
-pub struct Heartbeat {
-    /// The run, as the heartbeat named it.
-    pub run_id: String,
-    /// The renewal, or its violations by the fields of its own request.
-    pub asked: Result<(RunKey, Renewal), Vec<Violation>>,
-}
+/// One heartbeat of the list: the renewal, or its violations by the fields of its own request.
+pub type Heartbeat = Result<(RunKey, Renewal), Vec<Violation>>;
 
 /// The heartbeats of a `HeartbeatRuns`.
 ///
@@ -33,12 +27,8 @@ pub fn heartbeat_runs(request: v1::HeartbeatRunsRequest, caller: &Caller) -> Res
         1..=HEARTBEATS_MAX => {}
         more => violations.push("heartbeats", format!("has {more} heartbeats; the limit is {HEARTBEATS_MAX}")),
     }
-    let heartbeats = violations.settle(request.heartbeats)?.into_iter();
-    let heartbeats = heartbeats.map(|heartbeat| Heartbeat {
-        run_id: heartbeat.run_id.clone(),
-        asked: request::heartbeat_run(heartbeat, caller),
-    });
-    Ok(heartbeats.collect())
+    let heartbeats = violations.settle(request.heartbeats)?;
+    Ok(heartbeats.into_iter().map(|heartbeat| request::heartbeat_run(heartbeat, caller)).collect())
 }
 
 /// Writes the answer: results in order.
@@ -49,8 +39,9 @@ pub struct Results {
 }
 
 impl Results {
-    /// The result of the next heartbeat.
-    pub fn push(&mut self, run_id: String, renewed: Result<Renewed, Problem>) {
+    /// The result of the next heartbeat. Without a run, it is not known to name one.
+    pub fn push(&mut self, run: Option<&RunKey>, renewed: Result<Renewed, Problem>) {
+        let run_id = run.map(|key| key.run_id.to_string()).unwrap_or_default();
         let mut result = v1::HeartbeatResult { run_id, ..v1::HeartbeatResult::default() };
         match renewed {
             Ok(renewed) => result.renewed = Some((&renewed).into()),
