@@ -12,9 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{Answer, Step, send};
+use super::calls::{Answer, Step, send, send_all};
 use super::data::Contents;
 use super::server::{Client, SOON, Server, client, eventually};
+
+/// Runs whose calls one caller sends in one list.
+const LIVES_IN_A_LIST: usize = 5;
 
 /// A caller that was told to come back comes back after this.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -70,6 +73,11 @@ impl Call {
             assert!(gone, "no answer within {SOON:?}: {self:?}");
             Answer::Cut("the server is gone".to_owned())
         };
+        self.told(answer, begun)
+    }
+
+    /// Holds the answer to what was sent at this time against what it was told before.
+    fn told(&mut self, answer: Answer, begun: Instant) -> Option<u64> {
         match &answer {
             Answer::Applied(_) => assert_eq!(self.acknowledged(), None, "applied twice: {self:?}"),
             Answer::Replayed(revision) => {
@@ -104,16 +112,18 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Callers that start, update and end runs. Three in four send a call again until it is acknowledged; the others
-    /// leave it at the first answer that is none, and go on with another run.
+    /// Callers that start, update and end runs. Three in four send a call again until it is acknowledged, of which one
+    /// sends the calls of several runs in one list; the others leave it at the first answer that is none, and go on with
+    /// another run.
     pub(crate) fn start(name: &'static str, callers: usize, targets: &Targets) -> Self {
-        Self::of(name, callers, targets, life)
+        Self::of(name, callers, targets, life, |number| number % 4 == 1)
     }
 
     /// The same by calls that the release before has as well.
     pub(crate) fn known_before(name: &'static str, callers: usize, targets: &Targets) -> Self {
         let is_known = |step: &Step| !matches!(step, Step::Suspend | Step::Resume);
-        Self::of(name, callers, targets, move |number| life(number).into_iter().filter(is_known).collect())
+        let life = move |number| life(number).into_iter().filter(is_known).collect();
+        Self::of(name, callers, targets, life, |_| false)
     }
 
     fn of(
@@ -121,6 +131,7 @@ impl Load {
         callers: usize,
         targets: &Targets,
         life: impl Fn(usize) -> Vec<Step> + Copy + Send + Sync + 'static,
+        sends_lists: fn(usize) -> bool,
     ) -> Self {
         let mut load = Self::none();
         for number in 0..callers {
@@ -131,7 +142,13 @@ impl Load {
                     if stop.is_cancelled() {
                         break;
                     }
-                    caller.run(&format!("{name}-{number}-{round}"), life(number + round)).await;
+                    if sends_lists(number) {
+                        let run_id = |n: usize| format!("{name}-{number}-{round}-{n}");
+                        let lives = (0..LIVES_IN_A_LIST).map(|n| (run_id(n), life(number + round + n)));
+                        caller.run_all(lives.collect()).await;
+                    } else {
+                        caller.run(&format!("{name}-{number}-{round}"), life(number + round)).await;
+                    }
                 }
                 caller.calls
             });
@@ -272,13 +289,58 @@ impl Caller {
         }
     }
 
+    /// Takes runs through their steps by lists of all that is not acknowledged, those of one run in their order.
+    async fn run_all(&mut self, lives: Vec<(String, Vec<Step>)>) {
+        let mut calls = Vec::new();
+        for (run_id, steps) in &lives {
+            let steps = steps.iter().filter(|step| **step != Step::Resume);
+            let named = (1..).zip(steps).map(|(revision, step)| (revision, *step, format!("{run_id}/{revision}")));
+            calls.extend(named.map(|(revision, step, request_id)| (revision, Call::new(run_id, step, request_id))));
+        }
+        let (deadline, mut attempt) = (Instant::now() + SOON * 2, 0);
+        while calls.iter().any(|(_, call)| call.acknowledged().is_none()) && !self.give_up.is_cancelled() {
+            let address = self.address(attempt);
+            attempt += 1;
+            let client = self.clients.entry(address).or_insert_with(|| client(address));
+            let mut left: Vec<_> = calls.iter_mut().filter(|(_, call)| call.acknowledged().is_none()).collect();
+            let begun = Instant::now();
+            for (_, call) in &mut left {
+                call.sent.get_or_insert(begun);
+            }
+            let list: Vec<_> =
+                left.iter().map(|(_, call)| (call.run_id.as_str(), call.step, call.request_id.as_str())).collect();
+            let answers = if let Ok(answers) = timeout(SOON, send_all(client, &list)).await {
+                answers
+            } else {
+                assert!(TcpStream::connect(address).await.is_err(), "no answer within {SOON:?}: {list:?}");
+                vec![Answer::Cut("the server is gone".to_owned()); list.len()]
+            };
+            for ((revision, call), answer) in left.into_iter().zip(answers) {
+                match call.told(answer, begun) {
+                    Some(made) => {
+                        assert_eq!(made, *revision, "{call:?}");
+                        self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    }
+                    None => _ = self.put_off.fetch_add(1, Ordering::Relaxed),
+                }
+            }
+            if calls.iter().any(|(_, call)| call.acknowledged().is_none()) {
+                sleep(PAUSE).await;
+                assert!(Instant::now() < deadline, "the service did not come back: {calls:?}");
+            }
+        }
+        self.calls.extend(calls.into_iter().map(|(_, call)| call));
+    }
+
+    fn address(&self, attempt: usize) -> SocketAddr {
+        let targets = self.targets.borrow();
+        targets[(self.number + attempt) % targets.len()]
+    }
+
     async fn perform(&mut self, call: &mut Call) {
         let deadline = Instant::now() + SOON * 2;
         loop {
-            let address = {
-                let targets = self.targets.borrow();
-                targets[(self.number + call.answers.len()) % targets.len()]
-            };
+            let address = self.address(call.answers.len());
             let client = self.clients.entry(address).or_insert_with(|| client(address));
             if call.send(address, client).await.is_some() {
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
