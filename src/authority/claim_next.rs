@@ -25,15 +25,19 @@ impl Authority {
     ) -> Result<v1::ClaimNextRunResponse, Problem> {
         let Call { caller, key, until, trace, message } = call;
         let message = query::claim_next_run(message, &caller).map_err(problem::invalid)?;
-        self.claim_next(Call { caller, key, until, trace, message }).await
+        self.claim_next(Call { caller, key, until, trace, message }, ANSWER_BYTES_MAX).await
     }
 
-    /// Claims as a request has asked.
+    /// Claims as a request has asked. The answer has so many bytes at most, but for its first run.
     ///
     /// # Errors
     ///
     /// No run was claimed, although one may wait.
-    pub(super) async fn claim_next(&self, call: Call<query::ClaimNext>) -> Result<v1::ClaimNextRunResponse, Problem> {
+    pub(super) async fn claim_next(
+        &self,
+        call: Call<query::ClaimNext>,
+        bytes_max: usize,
+    ) -> Result<v1::ClaimNextRunResponse, Problem> {
         let query::ClaimNext { filter, take, lease_ttl_ms, wait, max_running, max_runs, request } = call.message;
         let Caller { namespace, principal, agents, .. } = call.caller;
         let came = Instant::now();
@@ -49,7 +53,7 @@ impl Authority {
             principal,
             agents,
             caller: call.key,
-            bytes_max: ANSWER_BYTES_MAX,
+            bytes_max,
             request,
             wait_until,
             deadline: call.until.deadline,
@@ -87,7 +91,7 @@ impl Authority {
             let run = v1::Run::from(grant.run());
             bytes += run.encoded_len();
             // What is left here is given back.
-            if bytes > ANSWER_BYTES_MAX {
+            if bytes > bytes_max {
                 break;
             }
             grant.receive();

@@ -1,11 +1,19 @@
 //! The call that completes a run, and claims the next one where it is asked to.
 
+use std::time::Duration;
+
+use prost::Message as _;
+use tokio::time::{Instant, timeout_at};
+
 use super::mutations::Mutated;
-use super::{Authority, Call, is_shed};
+use super::{ANSWER_BYTES_MAX, Authority, Call, is_shed};
 use crate::domain::Violation;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{query, request};
 use runledger_proto::{methods, v1};
+
+/// The time that the claim takes at most.
+const CLAIM_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The call as which the claim is taken on.
 const CLAIM_NEXT: &str = "/runledger.v1.RunService/ClaimNextRun";
@@ -41,7 +49,8 @@ impl Authority {
             ..v1::CompleteRunResponse::default()
         };
         if let Some(next) = next {
-            match Box::pin(self.claim_after(next)).await {
+            let left = ANSWER_BYTES_MAX.saturating_sub(answer.encoded_len());
+            match Box::pin(self.claim_after(next, left)).await {
                 Ok(claimed) => answer.claimed = Some(Box::new(claimed)),
                 Err(problem) => answer.claim_error = Some(Box::new(problem.into_rpc_status())),
             }
@@ -50,11 +59,21 @@ impl Authority {
     }
 
     /// Claims once the run before was completed. A completion is always taken on, and a claim only while there is memory.
-    async fn claim_after(&self, next: Call<query::ClaimNext>) -> Result<v1::ClaimNextRunResponse, Problem> {
+    /// The claim has half of the time that is left: what was completed is told in time, whatever the claim waits for.
+    async fn claim_after(
+        &self,
+        mut next: Call<query::ClaimNext>,
+        bytes_max: usize,
+    ) -> Result<v1::ClaimNextRunResponse, Problem> {
         if methods::of(CLAIM_NEXT).is_some_and(|method| is_shed(method.shed, self.process_memory.pressure())) {
             return Err(problem::memory_short(problem::MEMORY_RETRY));
         }
-        self.claim_next(next).await
+        let now = Instant::now();
+        let left = next.until.end().map(|end| end.saturating_duration_since(now) / 2);
+        let by = now + left.map_or(CLAIM_WAIT_MAX, |left| left.min(CLAIM_WAIT_MAX));
+        next.until.deadline = Some(by);
+        // Dropped, what was claimed is given back.
+        timeout_at(by, self.claim_next(next, bytes_max)).await.unwrap_or_else(|_late| Err(problem::deadline()))
     }
 }
 

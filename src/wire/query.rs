@@ -355,11 +355,16 @@ pub fn claim_next_run(request: v1::ClaimNextRunRequest, caller: &Caller) -> Resu
 ///
 /// Every violation, by its field of that call.
 pub fn claim_next(request: v1::ClaimNextRunRequest, caller: &Caller) -> Result<ClaimNext, Vec<Violation>> {
-    let waits = request.wait.is_some();
+    let mut more = Vec::new();
+    if request.wait.is_some() {
+        more.push(Violation::new("wait", "must be absent: the claim is answered at once"));
+    }
+    if request.request_id.is_empty() {
+        more.push(Violation::new("request_id", "is required: who sends the call again gets the same run"));
+    }
     let mut asked = claim_next_run(request, caller);
-    if waits {
-        let waits = Violation::new("wait", "must be absent: the claim is answered at once");
-        asked = Err(asked.err().unwrap_or_default().into_iter().chain([waits]).collect());
+    if !more.is_empty() {
+        asked = Err(asked.err().into_iter().flatten().chain(more).collect());
     }
     let of_call = |violation: Violation| Violation { field: format!("claim_next.{}", violation.field), ..violation };
     asked.map_err(|violations| violations.into_iter().map(of_call).collect())

@@ -133,16 +133,7 @@ fn write_request(source: &mut String, index: usize, method: &MethodDescriptor) {
         );
         put!(source, "            !id.is_empty()\n        }}))\n    }}");
     } else if !is_stream && input.get_field_by_name("request_id").is_some() {
-        let within = input.fields().filter(|field| {
-            let message = field.kind().as_message().cloned();
-            !field.is_list() && message.is_some_and(|message| message.get_field_by_name("request_id").is_some())
-        });
-        let within = within.map(|field| {
-            let name = field.name();
-            format!(" && self.{name}.as_ref().is_none_or(|within| !within.request_id.is_empty())")
-        });
-        let within: String = within.collect();
-        put!(source, "    fn has_request_id(&self) -> bool {{\n        !self.request_id.is_empty(){within}\n    }}");
+        put!(source, "    fn has_request_id(&self) -> bool {{\n        !self.request_id.is_empty()\n    }}");
     }
     put!(source, "}}\n");
     if let Some(commands) = commands_of(&input) {

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_is_list_count_as_those_of_the_list() {
+    fn the_fields_of_what_a_list_has_count_as_those_of_the_list() {
         let update = |fields: usize| v1::RunCommand {
             command: Some(v1::run_command::Command::Update(UpdateRunRequest {
                 remove_labels: vec!["k".into(); fields],

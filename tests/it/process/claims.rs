@@ -1,6 +1,7 @@
 //! Workers that look for work at the same time, on one replica and on two.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use futures_util::poll;
 use prost_types::Duration as WireDuration;
@@ -15,7 +16,7 @@ use tonic::{Code, Request, Status};
 use super::calls::reason;
 use super::data::Data;
 use super::server::{Client, SOON, Server};
-use crate::support::postgres::Database;
+use crate::support::postgres::{Database, direct};
 
 const RUNS: usize = 1_000;
 const CLAIMERS: usize = 100;
@@ -212,4 +213,35 @@ async fn the_next_run_of_an_instance_is_had_on_any_replica_as_soon_as_the_one_be
         client.complete_run(done).await.unwrap();
     }
     data.sound().await;
+}
+
+/// The claim waits for a row that somebody else holds, longer than the caller waits for its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_is_told_in_time_whatever_its_claim_waits_for() {
+    let database = Database::fresh().await;
+    let server = Server::start(&database.dsn()).await;
+    server.is_ready().await;
+    let (mut client, holder) = (server.client(), direct(&database.dsn()).await);
+    for n in 0..2 {
+        pending(&mut client, &format!("run-{n}"), "blue").await;
+    }
+    let first = client.claim_next_run(ask("blue", 60, 0)).await.unwrap().into_inner().run.unwrap();
+    assert_eq!(first.run_id, "run-0");
+    holder.batch_execute("begin; lock table claims in access exclusive mode").await.unwrap();
+    let claim_next = ClaimNextRunRequest { request_id: "next".to_owned(), wait: None, ..ask("blue", 60, 0) };
+    let mut done = Request::new(CompleteRunRequest {
+        run_id: first.run_id,
+        lease_epoch: 1,
+        claim_next: Some(Box::new(claim_next)),
+        ..CompleteRunRequest::default()
+    });
+    done.set_timeout(Duration::from_secs(8));
+    let answer = client.complete_run(done).await.unwrap().into_inner();
+    assert_eq!(answer.run.unwrap().status(), RunStatus::Completed);
+    assert_eq!(answer.claimed, None);
+    let error = answer.claim_error.expect("the claim is late");
+    assert!([Code::DeadlineExceeded, Code::Unavailable].contains(&error.code.into()), "{error:?}");
+    holder.batch_execute("rollback").await.unwrap();
+    let next = client.claim_next_run(ask("blue", 60, 30)).await.unwrap().into_inner().run.unwrap();
+    assert_eq!(next.run_id, "run-1", "given back, or never claimed");
 }
