@@ -48,8 +48,12 @@ pub(super) fn source(pool: &DescriptorPool) -> Result<String, String> {
         }
         let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
         let fields: Vec<_> = said.iter().map(|(field, value)| format!("{field}: {value}")).collect();
-        let is_list = is_list(&method.input(), &methods);
-        put!(rows, "    Method {{ path: \"{path}\", number: {index}, is_list: {is_list}, {} }},", fields.join(", "));
+        let list_levels = list_levels(&method.input(), &methods);
+        put!(
+            rows,
+            "    Method {{ path: \"{path}\", number: {index}, list_levels: {list_levels}, {} }},",
+            fields.join(", ")
+        );
         let arms = by_length.entry(path.len()).or_default();
         put!(arms, "            \"{path}\" => {index},");
         write_request(&mut requests, index, method);
@@ -159,13 +163,17 @@ fn write_request(source: &mut String, index: usize, method: &MethodDescriptor) {
     }
 }
 
-/// Whether a request is a list of what other methods take.
-fn is_list(request: &MessageDescriptor, methods: &[MethodDescriptor]) -> bool {
+/// How many levels within a request the fields stand of the requests that it lists: one, or two where each is within a
+/// command; none where it is no list.
+fn list_levels(request: &MessageDescriptor, methods: &[MethodDescriptor]) -> usize {
     let of_requests = |field: FieldDescriptor| {
         let message = field.kind().as_message().cloned();
         field.is_list() && message.is_some_and(|message| methods.iter().any(|method| method.input() == message))
     };
-    commands_of(request).is_some() || request.fields().any(of_requests)
+    match commands_of(request) {
+        Some(_) => 2,
+        None => usize::from(request.fields().any(of_requests)),
+    }
 }
 
 /// The names of the commands that a request is a list of; none of a request that is no such list.

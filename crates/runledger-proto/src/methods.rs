@@ -13,8 +13,8 @@ pub struct Method {
     pub path: &'static str,
     /// Its place in [`METHODS`].
     pub number: usize,
-    /// Whether its request is a list of other methods' requests.
-    pub is_list: bool,
+    /// How many levels within its request the fields stand of the requests that it lists; 0: it is no list.
+    pub list_levels: usize,
     /// What a caller must be allowed to do.
     pub access: Access,
     /// The kind of its calls.

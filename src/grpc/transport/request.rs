@@ -89,10 +89,10 @@ impl<B: RequestBody> Body for Message<B> {
 /// The body is not one message, is too large, or does not come. Where a body breaks off, nobody reads the answer.
 pub(super) async fn receive(
     body: impl RequestBody,
-    is_list: bool,
+    list_levels: usize,
     peer: &Arc<Peer>,
 ) -> Result<(Bytes, RequestBytes), Status> {
-    let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None, is_list };
+    let arriving = Arriving { body: BytesMut::new(), held: peer.hold_request(), whole_bytes: None, list_levels };
     match timeout(ARRIVAL_WAIT_MAX, arriving.rest(body)).await {
         Ok(received) => received,
         Err(_elapsed) => Err(problem::arrived_too_slowly(ARRIVAL_WAIT_MAX).into()),
@@ -107,7 +107,7 @@ struct Arriving {
     /// Known once the prefix has come.
     whole_bytes: Option<usize>,
     /// Whether the message is a list of other methods' requests.
-    is_list: bool,
+    list_levels: usize,
 }
 
 impl Arriving {
@@ -119,13 +119,13 @@ impl Arriving {
                 self.add(&data)?;
             }
         }
-        let Self { body, held, whole_bytes, is_list } = self;
+        let Self { body, held, whole_bytes, list_levels } = self;
         match whole_bytes {
             None => Err(malformed("the body has no message")),
             Some(whole) if body.len() < whole => {
                 Err(malformed(format!("the body ends after {} of its message's {whole} bytes", body.len())))
             }
-            Some(_) => match excess(&body[PREFIX_BYTES..], is_list) {
+            Some(_) => match excess(&body[PREFIX_BYTES..], list_levels) {
                 Some(excess) => Err(malformed(excess)),
                 None => Ok((body.freeze(), held)),
             },
@@ -155,13 +155,12 @@ impl Arriving {
 }
 
 /// What a message has too much of. Bytes that are no message have no fields: the decoder refuses them.
-fn excess(message: &[u8], is_list: bool) -> Option<String> {
+fn excess(message: &[u8], list_levels: usize) -> Option<String> {
     let (mut left, mut left_of_all) = (FIELDS_MAX, LIST_FIELDS_MAX);
     if !count(message, 0, &mut left) {
         return Some(format!("has more than {FIELDS_MAX} fields"));
     }
-    // A command is a message within a message of the list.
-    (is_list && !count(message, 2, &mut left_of_all))
+    (list_levels > 0 && !count(message, list_levels, &mut left_of_all))
         .then(|| format!("has more than {LIST_FIELDS_MAX} fields, with those of what it lists"))
 }
 
@@ -218,6 +217,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
+    use runledger_proto::methods;
     use runledger_proto::v1::{self, StartRunRequest, UpdateRunRequest};
 
     #[test]
@@ -225,17 +225,17 @@ mod tests {
         let with = |count: usize| {
             UpdateRunRequest { remove_labels: vec!["k".into(); count], ..UpdateRunRequest::default() }.encode_to_vec()
         };
-        assert_eq!(excess(&with(FIELDS_MAX), false), None);
-        assert!(excess(&with(FIELDS_MAX + 1), false).is_some());
+        assert_eq!(excess(&with(FIELDS_MAX), 0), None);
+        assert!(excess(&with(FIELDS_MAX + 1), 0).is_some());
         let mixed = StartRunRequest {
             task_thread_id: "t".repeat(300),
             expected_revision: Some(u64::MAX),
             labels: (0..FIELDS_MAX).map(|n| (n.to_string(), String::new())).collect(),
             ..StartRunRequest::default()
         };
-        assert!(excess(&mixed.encode_to_vec(), false).is_some());
+        assert!(excess(&mixed.encode_to_vec(), 0).is_some());
         for noise in [&[][..], &[0xff; 20], &[0x0a, 0xff], &[7; 4_000], &[0x09; 4]] {
-            assert_eq!((excess(noise, false), excess(noise, true)), (None, None), "{noise:?}");
+            assert_eq!((excess(noise, 0), excess(noise, 2)), (None, None), "{noise:?}");
         }
     }
 
@@ -251,12 +251,32 @@ mod tests {
             v1::ApplyCommandsRequest { commands: vec![update(fields); commands], view: None }.encode_to_vec()
         };
         let most = LIST_FIELDS_MAX / 1_000 - 2;
-        assert_eq!(excess(&of(1_000, most), true), None);
-        assert!(excess(&of(1_000, most + 1), true).is_some());
-        assert!(excess(&of(FIELDS_MAX + 1, 0), true).is_some());
+        assert_eq!(excess(&of(1_000, most), 2), None);
+        assert!(excess(&of(1_000, most + 1), 2).is_some());
+        assert!(excess(&of(FIELDS_MAX + 1, 0), 2).is_some());
         // The same field of a command many times over, each of them empty: the last one counts, and all are decoded.
         let repeated = [10, 240, 2].into_iter().chain([10, 0].repeat(184)).collect::<Vec<u8>>();
         let all = repeated.repeat(200);
-        assert!(excess(&all, true).is_some(), "{} bytes", all.len());
+        assert!(excess(&all, 2).is_some(), "{} bytes", all.len());
+    }
+
+    #[test]
+    fn what_stands_in_the_texts_of_a_list_counts_as_nothing() {
+        let levels = |path: &str| methods::of(path).unwrap().list_levels;
+        assert_eq!(levels("/runledger.v1.RunService/ApplyCommands"), 2);
+        let of_heartbeats = levels("/runledger.v1.RunService/HeartbeatRuns");
+        let lists = methods::METHODS.iter().filter(|method| method.list_levels > 0).count();
+        assert_eq!((of_heartbeats, lists), (1, 2), "a list that is new here has texts as well");
+        let of = |run_id: String| {
+            let progress = Some(v1::Progress { message: run_id.clone(), ..v1::Progress::default() });
+            let heartbeat = v1::HeartbeatRunRequest { run_id, lease_epoch: 1, progress };
+            v1::HeartbeatRunsRequest { heartbeats: vec![heartbeat; 500] }.encode_to_vec()
+        };
+        for text in ["h".repeat(128), "80".repeat(64), "\n\0".repeat(64)] {
+            assert_eq!(excess(&of(text), of_heartbeats), None);
+        }
+        let many = [10, 200, 1].into_iter().chain([16, 1].repeat(100)).collect::<Vec<u8>>();
+        assert_eq!(excess(&many.repeat(300), of_heartbeats), None);
+        assert!(excess(&many.repeat(500), of_heartbeats).is_some());
     }
 }

@@ -18,12 +18,12 @@ pub(super) fn layer<B: RequestBody, N: Executing<Received<B>>>(
 ) -> impl Future<Output = Executed> + Send + use<B, N> {
     let (head, body) = request.into_parts();
     let (peer, mut next) = (peer.clone(), next.clone());
-    let is_list = methods::of(head.uri.path()).is_some_and(|method| method.is_list);
+    let list_levels = methods::of(head.uri.path()).map_or(0, |method| method.list_levels);
     async move {
         let (message, _counted) = if head.uri.path().starts_with("/grpc.reflection.") {
             (Message::Stream(body), None)
         } else {
-            match request::receive(body, is_list, &peer).await {
+            match request::receive(body, list_levels, &peer).await {
                 Ok((whole, counted)) => (Message::Whole(Some(whole)), Some(counted)),
                 Err(refused) => return Ok(refused.into_http()),
             }
