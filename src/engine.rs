@@ -18,7 +18,7 @@ mod limits;
 mod metrics;
 mod recovery;
 mod slots;
-pub mod unreceived;
+mod unreceived;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,8 +40,8 @@ use committer::Committer;
 use inlet::{InHand, Inlet, Pending, Ticket};
 pub use limits::Limits;
 use slots::Slots;
-pub use unreceived::Unreceived;
 use unreceived::{Awaited, IfUnreceived, Reply, ToUnreceived};
+pub use unreceived::{Unclaimer, Unreceived};
 
 /// The time that a command waits for its answer when its caller sets no deadline.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
@@ -378,7 +378,7 @@ impl Engine {
 
     /// The channel for claims whose repeated answer was due to a caller who had gone; none while the engine closes.
     #[must_use]
-    pub fn tell_unreceived(&self) -> Option<mpsc::Sender<Unreceived>> {
+    pub fn tell_unreceived(&self) -> Option<Unclaimer> {
         self.unreceived.open()
     }
 

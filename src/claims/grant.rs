@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
 use crate::domain::{Claimed, Lease, Request, Run};
-use crate::engine::{Engine, Unreceived, unreceived};
+use crate::engine::{Engine, Unclaimer, Unreceived};
 
 /// The answer to a claimer.
 #[derive(Debug)]
@@ -45,7 +43,7 @@ impl Grant {
 
 /// The way to the task that gives claims back. A claimer takes it before it claims, so that it is open for as long as
 /// the claimer has anything to give back; while the engine closes, it is not there.
-pub(super) struct ToGiveBack(Option<mpsc::Sender<Unreceived>>);
+pub(super) struct ToGiveBack(Option<Unclaimer>);
 
 impl ToGiveBack {
     pub(super) fn of(engine: &Engine) -> Self {
@@ -81,7 +79,7 @@ impl ToGiveBack {
 /// A claim on its way to its claimer. If it is dropped before, the claimer has gone, and the claim is given back.
 #[derive(Debug)]
 pub(super) struct IfUnreceived {
-    to: Option<mpsc::Sender<Unreceived>>,
+    to: Option<Unclaimer>,
     claim: Option<Unreceived>,
 }
 
@@ -94,7 +92,7 @@ impl IfUnreceived {
 impl Drop for IfUnreceived {
     fn drop(&mut self) {
         if let (Some(to), Some(claim)) = (&self.to, self.claim.take()) {
-            unreceived::tell(to, claim);
+            to.tell(claim);
         }
     }
 }

@@ -10,10 +10,14 @@ use super::{Claim, Claims, Failure};
 use crate::domain::sides::claims;
 use crate::domain::{Claimed, Refusal, Request, RunKey};
 use crate::engine;
+use crate::store::query::Reach;
 use crate::store::{Found, StoreError};
 
 /// The time for which claims are kept, so that a claimer may ask again.
 const KEPT: Duration = Duration::from_hours(1);
+
+/// The answer where runs were claimed before, and are not told.
+const UNKNOWN: Failure = Failure::Engine(engine::Failure::OutcomeUnknown);
 
 /// A claim that is kept, and the guard that gives it back if the claimer goes before the answer.
 type Guarded = (Claimed, IfUnreceived);
@@ -93,6 +97,12 @@ impl Claims {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
+        // A call that has many rows written takes its turn with those that read many.
+        let _turn = match requests.len() {
+            ..=1 => None,
+            // The runs were claimed: "nothing was written" would be false.
+            _ => Some(self.turn(claim, Reach::Short).await.map_err(|_| UNKNOWN)?),
+        };
         let noted = async {
             let noted = self.note_answered(claim, &asked, &to_give_back, &mut guards).await?;
             let keys: Vec<RunKey> = noted.iter().map(|(claimed, _)| claimed.key.clone()).collect();
@@ -103,8 +113,7 @@ impl Claims {
             Some(deadline) => timeout_at(deadline, noted).await.ok(),
             None => Some(noted.await),
         };
-        // The runs were claimed: "nothing was written" would be false.
-        let Some(Ok((noted, runs))) = noted else { return Err(Failure::Engine(engine::Failure::OutcomeUnknown)) };
+        let Some(Ok((noted, runs))) = noted else { return Err(UNKNOWN) };
         let (mut grants, mut lost) = (Vec::with_capacity(noted.len()), None);
         for ((claimed, if_unreceived), found) in noted.into_iter().zip(runs) {
             let run = match found {

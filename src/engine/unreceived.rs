@@ -1,10 +1,14 @@
 //! Claims that were made for callers who had gone when the answer was due.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Failure;
 use crate::domain::{Ask, Command, Disposition, Lease, Request, Revision, RunKey, Verdict};
+use crate::telemetry::LogThrottle;
 
 /// Claims that wait here at most: as many as all shards of a process may have in flight. A claim above this number, as where
 /// many claimers of several runs go at once, ends by its ttl.
@@ -30,7 +34,7 @@ pub struct Unreceived {
 pub(super) struct IfUnreceived {
     key: RunKey,
     request: Option<Request>,
-    to: mpsc::Sender<Unreceived>,
+    to: Unclaimer,
 }
 
 impl IfUnreceived {
@@ -49,16 +53,35 @@ impl IfUnreceived {
         let Some(lease) = run.supervision.lease else { return };
         let claim =
             Unreceived { key: self.key, lease, request: self.request, replays: 0, revision: Some(run.revision) };
-        tell(&self.to, claim);
+        self.to.tell(claim);
     }
 }
 
-/// Hands a claim to the task that gives it back. Where there is no room for it, the lease ends by its ttl.
-pub fn tell(to: &mpsc::Sender<Unreceived>, claim: Unreceived) {
-    if let Err(error) = to.try_send(claim) {
-        let Unreceived { key, lease, .. } = error.into_inner();
-        let (namespace, run_id, epoch) = (key.namespace.as_str(), key.run_id.as_str(), lease.epoch.get());
-        tracing::warn!(namespace, run_id, epoch, "a claim that nobody received could not be given back");
+/// The way to the task that gives claims back.
+#[derive(Clone, Debug)]
+pub struct Unclaimer {
+    to: mpsc::Sender<Unreceived>,
+    said: Arc<LogThrottle>,
+}
+
+impl Unclaimer {
+    /// Hands a claim over. Where there is no room for it, the lease ends by its ttl. Half of the room is for claims that
+    /// nobody was ever answered with: a claimer may ask again and again, and go each time.
+    pub fn tell(&self, claim: Unreceived) {
+        let is_crowded = claim.revision.is_none() && self.to.capacity() < UNRECEIVED_MAX / 2;
+        let told = if is_crowded { Err(claim) } else { self.to.try_send(claim).map_err(TrySendError::into_inner) };
+        if let Err(Unreceived { key, lease, .. }) = told
+            && let Some(unsaid) = self.said.is_due()
+        {
+            let (namespace, run_id, epoch) = (key.namespace.as_str(), key.run_id.as_str(), lease.epoch.get());
+            tracing::warn!(
+                namespace,
+                run_id,
+                epoch,
+                unsaid,
+                "there was no room to give back a claim that nobody received"
+            );
+        }
     }
 }
 
@@ -107,7 +130,7 @@ impl Drop for Awaited {
 
 /// The engine's ends of the channel.
 pub(super) struct ToUnreceived {
-    to: Mutex<Option<mpsc::Sender<Unreceived>>>,
+    to: Mutex<Option<Unclaimer>>,
     /// The receiver, until it is taken.
     from: Mutex<Option<mpsc::Receiver<Unreceived>>>,
 }
@@ -115,11 +138,12 @@ pub(super) struct ToUnreceived {
 impl ToUnreceived {
     pub(super) fn new() -> Self {
         let (to, from) = mpsc::channel(UNRECEIVED_MAX);
+        let to = Unclaimer { to, said: Arc::default() };
         Self { to: Mutex::new(Some(to)), from: Mutex::new(Some(from)) }
     }
 
-    /// The sender for unreceived claims, until the channel is closed.
-    pub(super) fn open(&self) -> Option<mpsc::Sender<Unreceived>> {
+    /// The way for unreceived claims, until the channel is closed.
+    pub(super) fn open(&self) -> Option<Unclaimer> {
         self.to.lock().clone()
     }
 
