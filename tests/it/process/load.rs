@@ -119,6 +119,11 @@ impl Load {
         Self::of(name, callers, targets, life, |number| number % 4 == 1)
     }
 
+    /// The same without lists: each caller has one call on its way.
+    pub(crate) fn one_by_one(name: &'static str, callers: usize, targets: &Targets) -> Self {
+        Self::of(name, callers, targets, life, |_| false)
+    }
+
     /// The same by calls that the release before has as well.
     pub(crate) fn known_before(name: &'static str, callers: usize, targets: &Targets) -> Self {
         let is_known = |step: &Step| !matches!(step, Step::Suspend | Step::Resume);

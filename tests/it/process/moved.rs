@@ -154,7 +154,7 @@ async fn nothing_is_acknowledged_into_a_file_that_is_not_the_ledgers_any_more() 
         let files = Files::new();
         let mut server = files.served().await;
         let (_servers, targets) = watch::channel(vec![server.address]);
-        let mut load = Load::start("run", 16, &targets);
+        let mut load = Load::one_by_one("run", 16, &targets);
         load.progresses(100).await;
         let file = File::open(files.path("ledger.db")).unwrap();
         mishap.happens(&files);
@@ -282,7 +282,7 @@ async fn a_log_that_is_cut_under_load_ends_the_server_and_is_not_written_into_th
         let files = Files::new();
         let mut server = files.served().await;
         let (_servers, targets) = watch::channel(vec![server.address]);
-        let mut load = Load::start("run", 16, &targets);
+        let mut load = Load::one_by_one("run", 16, &targets);
         load.progresses(300).await;
         let log = File::options().write(true).open(files.path("ledger.db-wal")).unwrap();
         assert!(log.metadata().unwrap().len() > left);
