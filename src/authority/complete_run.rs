@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout_at};
 use super::mutations::Mutated;
 use super::{ANSWER_BYTES_MAX, Authority, Call, is_shed};
 use crate::domain::Violation;
-use crate::wire::problem::{self, Problem};
+use crate::wire::problem::{self, Code, Problem};
 use crate::wire::{query, request};
 use runledger_proto::{methods, v1};
 
@@ -73,7 +73,12 @@ impl Authority {
         let by = now + left.map_or(CLAIM_WAIT_MAX, |left| left.min(CLAIM_WAIT_MAX));
         next.until.deadline = Some(by);
         // Dropped, what was claimed is given back.
-        timeout_at(by, self.claim_next(next, bytes_max)).await.unwrap_or_else(|_late| Err(problem::deadline()))
+        let claimed = timeout_at(by, self.claim_next(next, bytes_max)).await;
+        match claimed.unwrap_or_else(|_late| Err(problem::deadline())) {
+            // This time is none that the caller set: the claim waited for its turn.
+            Err(late) if late.code() == Code::DeadlineExceeded => Err(problem::overloaded_for(CLAIM_WAIT_MAX)),
+            claimed => claimed,
+        }
     }
 }
 

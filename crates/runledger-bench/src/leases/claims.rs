@@ -131,7 +131,8 @@ pub async fn measure(plan: &Plan, stop: &CancellationToken) -> Result<Report, Be
         numbers: vec![("runs", made.into()), ("claims_per_second", per_second(made, took).into())],
         delays_ms: vec![("claim", claims.summary())],
         notes: vec![if plan.claim_next {
-            "each worker claims its next run in the call that completes the one before".to_owned()
+            "each worker claims its next run in the call that completes the one before: a claim's time is that of both"
+                .to_owned()
         } else {
             let max_runs = plan.max_runs;
             format!("each worker claims up to {max_runs} in one call, and completes them before it claims more")
