@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::iter;
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::time::{Instant, timeout_at};
@@ -14,10 +15,13 @@ use super::backlog::Outcome;
 use super::grant::{Grant, ToGiveBack};
 use super::lanes::Taker;
 use super::queue::{Candidate, Queue};
-use super::{Claim, Claims, command, in_hand_until};
+use super::{Claim, Claims, command};
 use crate::domain::sides::claims::numbered_id;
 use crate::domain::{Cause, Refusal, Request, Run};
 use crate::engine::Failure;
+
+/// The time that a claimer who has its first run waits for others beside it, at most.
+const BESIDE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The claimer's request, as it is kept for the run of this number.
 pub(super) fn numbered(request: &Request, number: usize) -> Request {
@@ -34,7 +38,7 @@ impl Claims {
         first: &Run,
         cut: Pin<&mut impl Future<Output = ()>>,
     ) -> Vec<Grant> {
-        let (until, wanted) = (in_hand_until(claim), beside(claim, first));
+        let (until, wanted) = (beside_until(claim), beside(claim, first));
         let known = || iter::from_fn(|| queue.known(taker));
         let mut candidates: Vec<Candidate<'_>> = known().take(wanted).collect();
         if candidates.is_empty() {
@@ -87,10 +91,18 @@ impl Claims {
         if requests.is_empty() {
             return;
         }
-        if let Ok(Ok(held)) = timeout_at(in_hand_until(claim), self.held(claim, &requests)).await {
+        if let Ok(Ok(held)) = timeout_at(beside_until(claim), self.held(claim, &requests)).await {
             more.extend(held);
         }
     }
+}
+
+/// The end of the wait for other runs. The lease of the first one runs meanwhile, and the caller waits.
+fn beside_until(claim: &Claim) -> Instant {
+    let now = Instant::now();
+    let left = claim.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
+    let of_lease = Duration::from_millis(claim.lease_ttl_ms / 4);
+    now + left.unwrap_or(BESIDE_WAIT_MAX).min(of_lease).min(BESIDE_WAIT_MAX)
 }
 
 /// The middle of the time until then.
