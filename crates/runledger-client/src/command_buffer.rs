@@ -1,5 +1,6 @@
 //! A buffer that sends commands together.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,8 @@ const BUFFER_BYTES_MAX: usize = 8 * 1024 * 1024;
 ///
 /// Each command should have a `request_id`: where all of a call have one, the call is sent again until it is answered. Where
 /// a call has no answer in its time, what was queued behind it fails with it, and is not sent: no command goes before one of
-/// which nobody knows. A command whose own `error` leaves its outcome open may be queued again.
+/// which nobody knows. A command that wrote nothing because the server or its store had too much to do is sent again in that
+/// time, before what was queued behind it. One whose own `error` leaves its outcome open may be queued again.
 ///
 /// # Examples
 ///
@@ -88,7 +90,7 @@ impl CommandBuffer {
                 next = behind;
                 if let Err(failure) = send(&mut client, call, call_wait_max).await {
                     let message = format!("it was not sent, since a call before it failed: {}", failure.message);
-                    let behind = next.take().into_iter().chain(std::iter::from_fn(|| queue.try_recv().ok()));
+                    let behind = next.take().into_iter().chain(iter::from_fn(|| queue.try_recv().ok()));
                     for Queued { reply, .. } in behind {
                         let _gone = reply.send(Err(Failure::own(Kind::Unreachable, message.clone())));
                     }
@@ -147,7 +149,8 @@ fn gathered(first: Queued, queue: &mut mpsc::Receiver<Queued>) -> (Vec<Queued>, 
 }
 
 /// Makes a call and hands out its results. A call that is too much for the server, though each of its commands is not, is
-/// made in halves: nothing of it was done.
+/// made in halves: nothing of it was done. The commands that wrote nothing for a cause that passes are sent again in a call
+/// of their own; the server has let none go that follow one of these on its run.
 async fn send(client: &mut Client, call: Vec<Queued>, call_wait_max: Duration) -> Result<(), Failure> {
     let (mut parts, deadline) = (vec![call], Instant::now() + call_wait_max);
     while let Some(mut part) = parts.pop() {
@@ -155,10 +158,22 @@ async fn send(client: &mut Client, call: Vec<Queued>, call_wait_max: Duration) -
         let request = v1::ApplyCommandsRequest { commands, view: None };
         match client.ask(&request, deadline).await {
             Ok(answer) => {
-                let mut results = answer.results.into_iter();
-                for Queued { reply, .. } in part {
-                    // Whoever queued it may have gone.
-                    let _gone = reply.send(results.next().ok_or_else(cut_short));
+                let (mut again, mut wait) = (Vec::new(), Duration::ZERO);
+                let results = answer.results.into_iter().map(Ok).chain(iter::repeat_with(|| Err(cut_short())));
+                for (queued, result) in part.into_iter().zip(results) {
+                    let error = result.as_ref().ok().and_then(|result| result.error.as_ref());
+                    let passes_after = error.and_then(Failure::passes_after);
+                    if let Some(after) = passes_after.filter(|after| Instant::now() + *after < deadline) {
+                        wait = wait.max(after);
+                        again.push(queued);
+                    } else {
+                        // Whoever queued it may have gone.
+                        let _gone = queued.reply.send(result);
+                    }
+                }
+                if !again.is_empty() {
+                    sleep(wait).await;
+                    parts.push(again);
                 }
             }
             Err(failure) if failure.reason.as_deref() == Some("INVALID_FIELD") && part.len() > 1 => {

@@ -130,6 +130,12 @@ impl Failure {
         self.code == Some(Code::PermissionDenied)
     }
 
+    /// The wait after which a command of a list may be sent again that wrote nothing, for a cause that passes.
+    pub(crate) fn passes_after(error: &RpcStatus) -> Option<Duration> {
+        let Details { reason, retry_after, .. } = Details::of(error);
+        retry_after.filter(|_| matches!(reason.as_deref(), Some("OVERLOADED" | "STORE_UNAVAILABLE")))
+    }
+
     /// Whether the call may have been applied, and asking again tells.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -149,7 +155,7 @@ impl From<&Status> for Failure {
     /// The failure that a status stands for. A status without an `ErrorInfo` was made on the way and not by the
     /// authority, so that nobody knows how far the call came.
     fn from(status: &Status) -> Self {
-        let details = Details::of(status);
+        let details = Details::of(&RpcStatus::decode(status.details()).unwrap_or_default());
         let met_goaway = details.reason.is_none() && races::met_goaway(status);
         let kind = match (details.reason.as_deref(), status.code()) {
             (Some("STORE_UNAVAILABLE" | "CREDENTIAL_UNVERIFIED" | "DRAINING" | "OVERLOADED"), _) => Kind::Unreachable,
@@ -216,10 +222,9 @@ struct Details {
 
 impl Details {
     /// Reads a status's details. Details that cannot be read are left out: the status's code still says enough.
-    fn of(status: &Status) -> Self {
+    fn of(status: &RpcStatus) -> Self {
         let mut found = Self::default();
-        let details = RpcStatus::decode(status.details()).map(|status| status.details).unwrap_or_default();
-        for detail in details {
+        for detail in &status.details {
             let bytes = detail.value.as_slice();
             match detail.type_url.rsplit('/').next().unwrap_or_default() {
                 "google.rpc.ErrorInfo" => {

@@ -86,3 +86,27 @@ async fn a_command_whose_buffer_sends_no_more_is_not_waited_for() {
     let [start, ..] = life("run-1");
     assert_eq!(buffer.apply(start).await.unwrap_err().kind, Kind::Cut);
 }
+
+#[tokio::test]
+async fn what_wrote_nothing_while_the_store_was_held_up_is_sent_again_in_its_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.db");
+    let server = Server::start(&format!("sqlite:{}", path.display())).await;
+    let holder = rusqlite::Connection::open(&path).unwrap();
+    holder.execute_batch("begin immediate").unwrap();
+    let (buffer, sends) = CommandBuffer::new(Client::new(server.address(), None).unwrap(), PATIENCE);
+    let asked = async move {
+        let results = join_all(life("run-1").map(|command| buffer.apply(command))).await;
+        for (revision, result) in (1..).zip(results) {
+            let result = result.unwrap();
+            assert_eq!((result.disposition(), result.revision), (Disposition::Applied, revision), "{result:?}");
+        }
+    };
+    let released = async {
+        while !server.log().contains("commit failed") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        holder.execute_batch("rollback").unwrap();
+    };
+    tokio::join!(asked, sends, released);
+}
