@@ -235,7 +235,8 @@ impl Engine {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Failure::Draining);
         }
-        self.commit(caller, command, deadline).await
+        let (wait, until) = self.queue(caller, command, deadline)?;
+        self.answer(caller, wait, until).await
     }
 
     /// Commits a command of the authority's own. See [`submit_for`](Engine::submit_for).
@@ -254,7 +255,8 @@ impl Engine {
     ///
     /// See [`submit`](Engine::submit).
     pub async fn submit_at_last(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
-        self.commit(CallerKey::AUTHORITY, command, deadline).await
+        let (wait, until) = self.queue(CallerKey::AUTHORITY, command, deadline)?;
+        self.answer(CallerKey::AUTHORITY, wait, until).await
     }
 
     /// Commits a caller's commands, each by itself, and tells the answers in their order, each once those before it are
@@ -303,13 +305,27 @@ impl Engine {
         Ok(())
     }
 
-    async fn commit(&self, caller: CallerKey, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
+    /// Queues a command. No future has room for it from here on: a call's futures are moved as it goes through them.
+    fn queue(
+        &self,
+        caller: CallerKey,
+        command: Command,
+        deadline: Option<Instant>,
+    ) -> Result<(Wait, AnswerBy), Failure> {
         let until = AnswerBy::new(deadline)?;
         let inlet = &self.inlets[usize::from(self.shard_of(&command).0)];
         let (mut pending, wait) = self.pending(command);
         inlet.reserve(caller, std::slice::from_mut(&mut pending))?;
         inlet.queue(pending);
-        self.answer(caller, wait, until).await
+        Ok((wait, until))
+    }
+
+    /// Waits for the answer to a queued command.
+    async fn answer(&self, caller: CallerKey, mut wait: Wait, until: AnswerBy) -> Result<Answer, Failure> {
+        match tokio::time::timeout_at(until.by, wait.reply.answer()).await {
+            Ok(reply) => self.answered(caller, &wait.key, reply, until.by).await,
+            Err(_elapsed) => until.passed(&mut wait),
+        }
     }
 
     fn shard_of(&self, command: &Command) -> ids::Shard {
@@ -321,14 +337,6 @@ impl Engine {
         let if_unreceived = IfUnreceived::of(&command, &self.unreceived);
         let (pending, reply, ticket) = Pending::new(command, if_unreceived.clone());
         (pending, Wait { key, reply: Awaited::new(reply, if_unreceived), ticket })
-    }
-
-    /// Waits for the answer to a queued command.
-    async fn answer(&self, caller: CallerKey, mut wait: Wait, until: AnswerBy) -> Result<Answer, Failure> {
-        match tokio::time::timeout_at(until.by, wait.reply.answer()).await {
-            Ok(reply) => self.answered(caller, &wait.key, reply, until.by).await,
-            Err(_elapsed) => until.passed(&mut wait),
-        }
     }
 
     /// The answer to a command of which the committer has told, or never will.
@@ -344,7 +352,8 @@ impl Engine {
             Verdict::Done(disposition, run) => (run, disposition, None),
             Verdict::Redacted { run, values } => (run, Disposition::Applied, Some(values)),
             Verdict::Replayed { revision, current_revision } => {
-                let run = Arc::new(self.replayed(caller, key, revision, by).await?);
+                // Boxed: few calls are replayed, and the future of every call would have room for it.
+                let run = Arc::new(Box::pin(self.replayed(caller, key, revision, by)).await?);
                 return Ok(Answer { run, disposition: Disposition::Replayed, current_revision, values_redacted: None });
             }
         };

@@ -86,12 +86,12 @@ impl Authority {
         let _turn = self.ready(&call.caller, call.key, &mut command).await?;
         let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
         // A lifecycle that is built in is put when a start first names it; no other command is sent again.
-        let again = built_in_of(&command).map(|_name| command.clone());
+        let again = built_in_of(&command).map(|_name| Box::new(command.clone()));
         let mut answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
         if let (Err(Failure::Refused(refusal)), Some(command)) = (&answer, again)
-            && self.puts_built_in(&command, refusal).await?
+            && Box::pin(self.puts_built_in(&command, refusal)).await?
         {
-            answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
+            answer = Box::pin(self.engine.submit_for(call.key, *command, call.until.deadline)).await;
         }
         let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
         Ok(Mutated {
