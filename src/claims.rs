@@ -157,7 +157,10 @@ impl Claims {
     /// See [`Failure`].
     pub async fn next(&self, claim: &Claim, cut: impl Future<Output = ()>) -> Result<Option<Granted>, Failure> {
         let mut cut = pin!(cut);
-        if let Some(granted) = unless_cut(cut.as_mut(), self.replay_older(claim)).await? {
+        // Boxed, here and below, is what most claims never come to: their futures would have room for it.
+        if claim.request.is_some()
+            && let Some(granted) = Box::pin(unless_cut(cut.as_mut(), self.replay_older(claim))).await?
+        {
             return Ok(Some(granted));
         }
         let mut came = Instant::now();
@@ -174,16 +177,22 @@ impl Claims {
             if (is_over || looked.replace(news) != Some(news))
                 && let Some(candidate) = {
                     let gives_up = is_over.then(|| in_hand_until(claim));
-                    let taking =
-                        queue.find(runs, (taker, came), gives_up, turn.take(), |reach| self.turn(claim, reach));
-                    unless_cut(cut.as_mut(), taking).await?
+                    let at_hand = if turn.is_none() { queue.known(taker) } else { None };
+                    if at_hand.is_some() {
+                        at_hand
+                    } else {
+                        let taking =
+                            queue.find(runs, (taker, came), gives_up, turn.take(), |reach| self.turn(claim, reach));
+                        Box::pin(unless_cut(cut.as_mut(), taking)).await?
+                    }
                 }
             {
                 let to_give_back = ToGiveBack::of(&self.engine);
                 if let Some(mut granted) = self.claim(claim, candidate, &to_give_back).await? {
                     if !granted.replayed && claim.max_runs > 1 {
                         let claiming = (claim, &to_give_back);
-                        granted.more = self.more(claiming, (&queue, taker), granted.first.run(), cut.as_mut()).await;
+                        let more = self.more(claiming, (&queue, taker), granted.first.run(), cut.as_mut());
+                        granted.more = Box::pin(more).await;
                     }
                     return Ok(Some(granted));
                 }
@@ -191,12 +200,12 @@ impl Claims {
                 continue;
             }
             if is_over {
-                return unless_cut(cut.as_mut(), self.replay(claim)).await;
+                return Box::pin(unless_cut(cut.as_mut(), self.replay(claim))).await;
             }
             // The claim of a run that waits finds an earlier attempt of the same request; a claimer that waits has to
             // look.
             if claim.request.is_some() && look_again <= Instant::now() {
-                if let Some(granted) = unless_cut(cut.as_mut(), self.replay_if_begun(claim)).await? {
+                if let Some(granted) = Box::pin(unless_cut(cut.as_mut(), self.replay_if_begun(claim))).await? {
                     return Ok(Some(granted));
                 }
                 look_again = Instant::now() + Duration::from_millis(claim.lease_ttl_ms / 3).max(LOOK_AGAIN_MIN);
@@ -295,7 +304,7 @@ impl Claims {
         if let Refusal::ClaimedBefore { .. } = &*refusal {
             // Another attempt of the same request was quicker, perhaps on another replica.
             candidate.decided(Outcome::Waits);
-            return self.replay(claim).await;
+            return Box::pin(self.replay(claim)).await;
         }
         match refusal.cause() {
             // Another caller took or ended the run first.
