@@ -8,11 +8,12 @@ use prost_types::{FieldDescriptorProto, FileDescriptorSet, MethodDescriptorProto
 const PACKAGE: &str = "runledger.v1";
 /// The messages that many callers get alike.
 const SHARED: [&str; 3] = ["WatchRunResponse", "WatchRunsResponse", "WaitRunResponse"];
-/// The services whose calls the authority answers, and how `grpc::handlers` opens a call of theirs.
+/// The services whose calls the authority answers, and what it does first: the namespace of all calls on runs and lifecycles
+/// is found to be there.
 const ANSWERED: [(&str, &str); 3] = [
-    ("RunService", "self.enter(request).await?"),
-    ("LifecycleService", "self.enter(request).await?"),
-    ("NamespaceService", "self.open(request)?"),
+    ("RunService", "\n        authority.enter(&call.caller).await?;"),
+    ("LifecycleService", "\n        authority.enter(&call.caller).await?;"),
+    ("NamespaceService", ""),
 ];
 
 /// The calls that change a run and are answered by hand: the authority does more for them than for the others.
@@ -68,18 +69,18 @@ fn served(mut files: FileDescriptorSet) -> FileDescriptorSet {
 /// The handlers of a service: for each method the authority's function of its name, once the call was opened. What many
 /// callers get alike is made in `grpc::shared`.
 fn handlers(service: &ServiceDescriptorProto) -> String {
-    let Some((name, opened)) = ANSWERED.iter().find(|(name, _)| *name == service.name()) else { return String::new() };
-    let handlers: String = service.method.iter().map(|method| handler(method, opened)).collect();
+    let Some((name, first)) = ANSWERED.iter().find(|(name, _)| *name == service.name()) else { return String::new() };
+    let handlers: String = service.method.iter().map(|method| handler(method, first)).collect();
     format!("#[tonic::async_trait]\nimpl served::{}_server::{name} for Handlers {{\n{handlers}}}\n\n", snake(name))
 }
 
-fn handler(method: &MethodDescriptorProto, opened: &str) -> String {
+fn handler(method: &MethodDescriptorProto, first: &str) -> String {
     let name = snake(method.name());
     let [request, answer] = [method.input_type(), method.output_type()].map(|name| &name[PACKAGE.len() + 2..]);
     let written = |answer: &str, peer: &str, answered: &str| {
         format!(
             "    async fn {name}(&self, request: Request<v1::{request}>) -> Result<Response<{answer}>, Status> {{
-        let (authority, call, {peer}) = {opened};
+        let (authority, call, {peer}) = self.open(request)?;{first}
         Ok(Response::new({answered}.await?))
     }}\n"
         )

@@ -177,6 +177,13 @@ impl AnswerBy {
     }
 }
 
+/// A caller's command that was queued. Dropped, it is withdrawn while it is queued.
+pub struct Submitted {
+    caller: CallerKey,
+    wait: Wait,
+    until: AnswerBy,
+}
+
 /// The way in. Dropping a submitted call's future withdraws it only while it is queued.
 pub struct Engine {
     runs: Arc<dyn Runs>,
@@ -232,11 +239,25 @@ impl Engine {
         command: Command,
         deadline: Option<Instant>,
     ) -> Result<Answer, Failure> {
+        self.answer(self.queue_for(caller, command, deadline)?).await
+    }
+
+    /// Queues a caller's command, for [`answer`](Engine::answer): no future has room for the command from then on. A call's
+    /// futures are moved as they are made, and the deepest one as often as others are around it.
+    ///
+    /// # Errors
+    ///
+    /// The command was not queued: it wrote nothing.
+    pub fn queue_for(
+        &self,
+        caller: CallerKey,
+        command: Command,
+        deadline: Option<Instant>,
+    ) -> Result<Submitted, Failure> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(Failure::Draining);
         }
-        let (wait, until) = self.queue(caller, command, deadline)?;
-        self.answer(caller, wait, until).await
+        self.queue(caller, command, deadline)
     }
 
     /// Commits a command of the authority's own. See [`submit_for`](Engine::submit_for).
@@ -255,8 +276,7 @@ impl Engine {
     ///
     /// See [`submit`](Engine::submit).
     pub async fn submit_at_last(&self, command: Command, deadline: Option<Instant>) -> Result<Answer, Failure> {
-        let (wait, until) = self.queue(CallerKey::AUTHORITY, command, deadline)?;
-        self.answer(CallerKey::AUTHORITY, wait, until).await
+        self.answer(self.queue(CallerKey::AUTHORITY, command, deadline)?).await
     }
 
     /// Commits a caller's commands, each by itself, and tells the answers in their order, each once those before it are
@@ -305,23 +325,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Queues a command. No future has room for it from here on: a call's futures are moved as it goes through them.
-    fn queue(
-        &self,
-        caller: CallerKey,
-        command: Command,
-        deadline: Option<Instant>,
-    ) -> Result<(Wait, AnswerBy), Failure> {
+    fn queue(&self, caller: CallerKey, command: Command, deadline: Option<Instant>) -> Result<Submitted, Failure> {
         let until = AnswerBy::new(deadline)?;
         let inlet = &self.inlets[usize::from(self.shard_of(&command).0)];
         let (mut pending, wait) = self.pending(command);
         inlet.reserve(caller, std::slice::from_mut(&mut pending))?;
         inlet.queue(pending);
-        Ok((wait, until))
+        Ok(Submitted { caller, wait, until })
     }
 
     /// Waits for the answer to a queued command.
-    async fn answer(&self, caller: CallerKey, mut wait: Wait, until: AnswerBy) -> Result<Answer, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// See [`Failure`]: only [`Failure::OutcomeUnknown`] may have been applied.
+    pub async fn answer(&self, Submitted { caller, mut wait, until }: Submitted) -> Result<Answer, Failure> {
         match tokio::time::timeout_at(until.by, wait.reply.answer()).await {
             Ok(reply) => self.answered(caller, &wait.key, reply, until.by).await,
             Err(_elapsed) => until.passed(&mut wait),

@@ -73,34 +73,42 @@ impl Authority {
     }
 
     /// Commits the command that a request asks for. `names_run`: the request named its run, so that a repetition meets
-    /// the same run.
-    pub(super) async fn mutate<M>(
+    /// the same run. The command is made at once, so that the future has no room for the request.
+    pub(super) fn mutate<M>(
         &self,
         call: Call<M>,
         names_run: bool,
         command: impl FnOnce(M, &Caller, Uuid) -> Result<Command, Vec<Violation>>,
-    ) -> Result<Mutated, Problem> {
-        let mut command = command(call.message, &call.caller, self.store.ledger().id).map_err(problem::invalid)?;
-        command.trace = call.trace;
-        traces::current_run(&command.key.namespace, &command.key.run_id);
-        let _turn = self.ready(&call.caller, call.key, &mut command).await?;
-        let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
-        // A lifecycle that is built in is put when a start first names it; no other command is sent again.
-        let again = built_in_of(&command).map(|_name| Box::new(command.clone()));
-        let mut answer = self.engine.submit_for(call.key, command, call.until.deadline).await;
-        if let (Err(Failure::Refused(refusal)), Some(command)) = (&answer, again)
-            && Box::pin(self.puts_built_in(&command, refusal)).await?
-        {
-            answer = Box::pin(self.engine.submit_for(call.key, *command, call.until.deadline)).await;
+    ) -> impl Future<Output = Result<Mutated, Problem>> + Send {
+        let Call { caller, key, until, trace, message } = call;
+        let asked =
+            command(message, &caller, self.store.ledger().id).map(|command| Box::new(Command { trace, ..command }));
+        async move {
+            let mut command = asked.map_err(problem::invalid)?;
+            traces::current_run(&command.key.namespace, &command.key.run_id);
+            let _turn = self.ready(&caller, key, &mut command).await?;
+            let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
+            // A lifecycle that is built in is put when a start first names it; no other command is sent again.
+            let again = built_in_of(&command).map(|_name| command.clone());
+            let submit = |command: Box<Command>| self.engine.queue_for(key, *command, until.deadline);
+            let mut answer = match submit(command) {
+                Ok(submitted) => self.engine.answer(submitted).await,
+                Err(failure) => Err(failure),
+            };
+            if let (Err(Failure::Refused(refusal)), Some(command)) = (&answer, again)
+                && Box::pin(self.puts_built_in(&command, refusal)).await?
+            {
+                answer = Box::pin(self.engine.submit_for(key, *command, until.deadline)).await;
+            }
+            let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
+            Ok(Mutated {
+                abort_requested: answer.run.supervision.abort_request.is_some(),
+                run: Some(answer.run.as_ref().into()),
+                disposition: v1::Disposition::from(answer.disposition).into(),
+                current_revision: answer.current_revision.into(),
+                values_redacted: answer.values_redacted,
+            })
         }
-        let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
-        Ok(Mutated {
-            abort_requested: answer.run.supervision.abort_request.is_some(),
-            run: Some(answer.run.as_ref().into()),
-            disposition: v1::Disposition::from(answer.disposition).into(),
-            current_revision: answer.current_revision.into(),
-            values_redacted: answer.values_redacted,
-        })
     }
 
     /// Makes a command ready to be queued. Answers with the turn in which it is to be committed, if such commands are

@@ -25,17 +25,10 @@ impl Handlers {
         Self { slot }
     }
 
-    /// The call, whose request names the namespace if there is one.
+    /// The call, as its request and its headers have it.
     fn open<M>(&self, request: Request<M>) -> Result<Opened<'_, M>, Status> {
         let authority = self.slot.ready()?;
         let (call, peer) = call(request);
-        Ok((authority, call, peer))
-    }
-
-    /// The call, once its namespace is found to be there: the one way to all calls on runs and lifecycles.
-    async fn enter<M>(&self, request: Request<M>) -> Result<Opened<'_, M>, Status> {
-        let (authority, call, peer) = self.open(request)?;
-        authority.enter(&call.caller).await?;
         Ok((authority, call, peer))
     }
 }
