@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
 use crate::client::Client;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, Repetition};
 
 /// Commands of one call at most: the server takes no more.
 const COMMANDS_MAX: usize = 1_000;
@@ -33,8 +33,9 @@ const BUFFER_BYTES_MAX: usize = 8 * 1024 * 1024;
 ///
 /// Each command should have a `request_id`: where all of a call have one, the call is sent again until it is answered. Where
 /// a call has no answer in its time, what was queued behind it fails with it, and is not sent: no command goes before one of
-/// which nobody knows. A command that wrote nothing because the server or its store had too much to do is sent again in that
-/// time, before what was queued behind it. One whose own `error` leaves its outcome open may be queued again.
+/// which nobody knows. A command that failed by itself as `OVERLOADED`, `STORE_UNAVAILABLE` or `DRAINING`, and so wrote nothing,
+/// is sent again in the time of its call, before what was queued behind it; after that time it fails, and what is behind it
+/// goes on. One whose own `error` leaves its outcome open may be queued again.
 ///
 /// # Examples
 ///
@@ -149,8 +150,8 @@ fn gathered(first: Queued, queue: &mut mpsc::Receiver<Queued>) -> (Vec<Queued>, 
 }
 
 /// Makes a call and hands out its results. A call that is too much for the server, though each of its commands is not, is
-/// made in halves: nothing of it was done. The commands that wrote nothing for a cause that passes are sent again in a call
-/// of their own; the server has let none go that follow one of these on its run.
+/// made in halves: nothing of it was done. Commands that wrote nothing for a cause that passes are sent again in a call of
+/// their own: those of the call that follow one of them on its run have failed with it.
 async fn send(client: &mut Client, call: Vec<Queued>, call_wait_max: Duration) -> Result<(), Failure> {
     let (mut parts, deadline) = (vec![call], Instant::now() + call_wait_max);
     while let Some(mut part) = parts.pop() {
@@ -158,19 +159,7 @@ async fn send(client: &mut Client, call: Vec<Queued>, call_wait_max: Duration) -
         let request = v1::ApplyCommandsRequest { commands, view: None };
         match client.ask(&request, deadline).await {
             Ok(answer) => {
-                let (mut again, mut wait) = (Vec::new(), Duration::ZERO);
-                let results = answer.results.into_iter().map(Ok).chain(iter::repeat_with(|| Err(cut_short())));
-                for (queued, result) in part.into_iter().zip(results) {
-                    let error = result.as_ref().ok().and_then(|result| result.error.as_ref());
-                    let passes_after = error.and_then(Failure::passes_after);
-                    if let Some(after) = passes_after.filter(|after| Instant::now() + *after < deadline) {
-                        wait = wait.max(after);
-                        again.push(queued);
-                    } else {
-                        // Whoever queued it may have gone.
-                        let _gone = queued.reply.send(result);
-                    }
-                }
+                let (again, wait) = hand_out(part, answer.results, deadline);
                 if !again.is_empty() {
                     sleep(wait).await;
                     parts.push(again);
@@ -180,9 +169,7 @@ async fn send(client: &mut Client, call: Vec<Queued>, call_wait_max: Duration) -
                 let second = part.split_off(part.len() / 2);
                 parts.extend([second, part]);
             }
-            Err(Failure { kind: Kind::Unreachable, retry_after: Some(wait), .. })
-                if Instant::now() + wait < deadline =>
-            {
+            Err(Failure { kind: Kind::Unreachable, retry_after: Some(wait), .. }) if is_before(wait, deadline) => {
                 sleep(wait).await;
                 parts.push(part);
             }
@@ -197,6 +184,90 @@ async fn send(client: &mut Client, call: Vec<Queued>, call_wait_max: Duration) -
     Ok(())
 }
 
+/// Hands out the results of a call, but for those of commands that are to be sent again: gives these commands, and the wait
+/// before. They are sent all or not at all, and none of them that follows a command of which nobody knows: it might go before
+/// that one.
+fn hand_out(call: Vec<Queued>, results: Vec<v1::CommandResult>, deadline: Instant) -> (Vec<Queued>, Duration) {
+    let (mut wait, mut known) = (Duration::ZERO, true);
+    let results = results.into_iter().map(Ok).chain(iter::repeat_with(|| Err(cut_short())));
+    let (passing, told): (Vec<_>, Vec<_>) = call.into_iter().zip(results).partition(|(_, result)| {
+        let repetition = match result {
+            Ok(result) => result.error.as_ref().map_or(Repetition::Useless, Repetition::from),
+            Err(_) => Repetition::Open,
+        };
+        known &= repetition != Repetition::Open;
+        let Repetition::After(after) = repetition else { return false };
+        wait = wait.max(after);
+        known
+    });
+    let (again, late) = if is_before(wait, deadline) { (passing, Vec::new()) } else { (Vec::new(), passing) };
+    for (Queued { reply, .. }, result) in told.into_iter().chain(late) {
+        // Whoever queued it may have gone.
+        let _gone = reply.send(result);
+    }
+    (again.into_iter().map(|(queued, _)| queued).collect(), wait)
+}
+
+/// Whether a wait from now on ends before the deadline.
+fn is_before(wait: Duration, deadline: Instant) -> bool {
+    Instant::now().checked_add(wait).is_some_and(|end| end < deadline)
+}
+
 fn cut_short() -> Failure {
     Failure::own(Kind::Cut, "the server's answer has fewer results than there were commands".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use prost_types::Any;
+    use tonic_types::pb::{ErrorInfo, RetryInfo, Status};
+
+    use super::*;
+
+    /// The results of a call whose commands failed by these reasons, each with the wait that it asks for, in seconds.
+    fn failed(reasons: &[(&str, i64)]) -> Vec<v1::CommandResult> {
+        let failed = |&(reason, seconds): &(&str, i64)| {
+            let info = ErrorInfo { reason: reason.to_owned(), domain: "runledger".to_owned(), ..ErrorInfo::default() };
+            let retry = RetryInfo { retry_delay: Some(prost_types::Duration { seconds, nanos: 0 }) };
+            let any = |name: &str, value| Any { type_url: format!("type.googleapis.com/google.rpc.{name}"), value };
+            let mut details = vec![any("ErrorInfo", info.encode_to_vec())];
+            if seconds > 0 {
+                details.push(any("RetryInfo", retry.encode_to_vec()));
+            }
+            let error = (!reason.is_empty()).then(|| Status { code: 8, message: String::new(), details });
+            v1::CommandResult { error, ..v1::CommandResult::default() }
+        };
+        reasons.iter().map(failed).collect()
+    }
+
+    /// The places of the commands that are sent again, and the wait before.
+    fn sent_again(commands: usize, reasons: &[(&str, i64)]) -> (Vec<usize>, Duration) {
+        let room = Arc::new(Semaphore::new(commands));
+        let (call, mut replies): (Vec<Queued>, Vec<_>) = (0..commands)
+            .map(|bytes| {
+                let (reply, answer) = oneshot::channel();
+                let room = room.clone().try_acquire_owned().unwrap();
+                (Queued { command: v1::RunCommand::default(), bytes, reply, _room: room }, answer)
+            })
+            .unzip();
+        let (again, wait) = hand_out(call, failed(reasons), Instant::now() + Duration::from_secs(10));
+        let places: Vec<usize> = again.iter().map(|queued| queued.bytes).collect();
+        for (place, reply) in replies.iter_mut().enumerate() {
+            assert_eq!(reply.try_recv().is_err(), places.contains(&place), "{place} is answered or sent again");
+        }
+        (places, wait)
+    }
+
+    #[test]
+    fn commands_that_wrote_nothing_are_sent_again_unless_one_before_them_is_open_or_the_time_is_over() {
+        let seconds = Duration::from_secs;
+        let passing = [("OVERLOADED", 1), ("", 0), ("STORE_UNAVAILABLE", 3), ("RUN_NOT_FOUND", 0), ("DRAINING", 2)];
+        assert_eq!(sent_again(5, &passing), (vec![0, 2, 4], seconds(3)), "after the longest of their waits");
+        let open = [("OVERLOADED", 1), ("OUTCOME_UNKNOWN", 1), ("STORE_UNAVAILABLE", 1)];
+        assert_eq!(sent_again(3, &open).0, [0], "nothing goes before a command of which nobody knows");
+        assert_eq!(sent_again(4, &passing[..1]).0, [0], "and of those without a result nobody knows");
+        let late = [("OVERLOADED", 1), ("STORE_UNAVAILABLE", i64::MAX)];
+        assert_eq!(sent_again(2, &late).0, [0_usize; 0], "all or none");
+        assert_eq!(sent_again(1, &[("OVERLOADED", 0)]).0, [0_usize; 0], "one that asks for no wait");
+    }
 }

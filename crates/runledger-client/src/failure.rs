@@ -130,12 +130,6 @@ impl Failure {
         self.code == Some(Code::PermissionDenied)
     }
 
-    /// The wait after which a command of a list may be sent again that wrote nothing, for a cause that passes.
-    pub(crate) fn passes_after(error: &RpcStatus) -> Option<Duration> {
-        let Details { reason, retry_after, .. } = Details::of(error);
-        retry_after.filter(|_| matches!(reason.as_deref(), Some("OVERLOADED" | "STORE_UNAVAILABLE")))
-    }
-
     /// Whether the call may have been applied, and asking again tells.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -240,6 +234,28 @@ impl Details {
             }
         }
         found
+    }
+}
+
+/// What the error of a command in a list says of sending the command again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repetition {
+    /// The command wrote nothing, and may be sent again after this time.
+    After(Duration),
+    /// Nobody knows whether the command was applied.
+    Open,
+    /// The command would fail again.
+    Useless,
+}
+
+impl From<&RpcStatus> for Repetition {
+    fn from(error: &RpcStatus) -> Self {
+        let Details { reason, retry_after, .. } = Details::of(error);
+        match (reason.as_deref(), retry_after) {
+            (Some("OVERLOADED" | "STORE_UNAVAILABLE" | "DRAINING"), Some(after)) => Self::After(after),
+            (Some("OUTCOME_UNKNOWN") | None, _) => Self::Open,
+            (Some(_), _) => Self::Useless,
+        }
     }
 }
 

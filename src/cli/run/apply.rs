@@ -30,8 +30,9 @@ pub(super) const HELP: &str = concat!(
     A line is a JSON object with one command: start, update, complete, abort, fail, claim, release, suspend or \
     requestAbort, each with the fields of its call's request, as grpcurl takes them. Each line has a result, in the order \
     of the lines; commands on one run are decided in their order. What was read while a call was under way goes in the \
-    next one, at most 1,000 at once. A line without `requestId` gets one. Ends at the first line that is no command. With \
-    a command that failed it goes on, and ends with 1.\n\n",
+    next one, at most 1,000 at once. A line without `requestId` gets one. What the server had no room for is sent again \
+    until `--timeout` is over. Ends at the first line that is no command. With a command that failed it goes on, and ends \
+    with 1.\n\n",
     exit_codes!()
 );
 
