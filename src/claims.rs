@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -157,7 +158,7 @@ impl Claims {
     /// See [`Failure`].
     pub async fn next(&self, claim: &Claim, cut: impl Future<Output = ()>) -> Result<Option<Granted>, Failure> {
         let mut cut = pin!(cut);
-        // Boxed, here and below, is what most claims never come to: their futures would have room for it.
+        // What few claims come to is boxed, here and below: the future of each claim would need room for it.
         if claim.request.is_some()
             && let Some(granted) = Box::pin(unless_cut(cut.as_mut(), self.replay_older(claim))).await?
         {
@@ -176,11 +177,15 @@ impl Claims {
             // Without news, a claimer that looked in vain would look in vain again.
             if (is_over || looked.replace(news) != Some(news))
                 && let Some(candidate) = {
-                    let gives_up = is_over.then(|| in_hand_until(claim));
+                    // A run at hand needs neither a turn nor a wait. The time until here may have been long.
+                    if cut.as_mut().now_or_never().is_some() {
+                        return Err(Failure::Cut);
+                    }
                     let at_hand = if turn.is_none() { queue.known(taker) } else { None };
                     if at_hand.is_some() {
                         at_hand
                     } else {
+                        let gives_up = is_over.then(|| in_hand_until(claim));
                         let taking =
                             queue.find(runs, (taker, came), gives_up, turn.take(), |reach| self.turn(claim, reach));
                         Box::pin(unless_cut(cut.as_mut(), taking)).await?

@@ -20,7 +20,8 @@ use crate::domain::sides::claims::numbered_id;
 use crate::domain::{Cause, Refusal, Request, Run};
 use crate::engine::Failure;
 
-/// The time that a claimer who has its first run waits for others beside it, at most.
+/// The time that a claimer who has its first run waits for further ones, at most: for all reads and commits. Their commits
+/// may take as long as that of the first one; meanwhile, these runs are in the claimer's hand.
 const BESIDE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The claimer's request, as it is kept for the run of this number.
@@ -38,7 +39,9 @@ impl Claims {
         first: &Run,
         cut: Pin<&mut impl Future<Output = ()>>,
     ) -> Vec<Grant> {
-        let (until, wanted) = (beside_until(claim), beside(claim, first));
+        let (end, wanted) = (beside_until(claim), beside(claim, first));
+        // What an earlier attempt was granted is looked for last, in a quarter of the time.
+        let until = Instant::now() + end.saturating_duration_since(Instant::now()) * 3 / 4;
         let known = || iter::from_fn(|| queue.known(taker));
         let mut candidates: Vec<Candidate<'_>> = known().take(wanted).collect();
         if candidates.is_empty() {
@@ -78,26 +81,27 @@ impl Claims {
                 Err(_) => {}
             }
         }
-        self.held_beside(claim, &told, &mut more).await;
+        self.held_beside((claim, end), &told, &mut more).await;
         more
     }
 
     /// Adds what an earlier attempt of the request was granted, of which its caller was not told, and whose first run was
     /// given back alone: the runs of the numbers that were not claimed now.
-    async fn held_beside(&self, claim: &Claim, told: &BTreeSet<usize>, more: &mut Vec<Grant>) {
+    async fn held_beside(&self, (claim, end): (&Claim, Instant), told: &BTreeSet<usize>, more: &mut Vec<Grant>) {
         let Some(request) = &claim.request else { return };
         let numbers = (1..claim.max_runs).filter(|number| !told.contains(number));
         let requests: Vec<Request> = numbers.map(|number| numbered(request, number)).collect();
         if requests.is_empty() {
             return;
         }
-        if let Ok(Ok(held)) = timeout_at(beside_until(claim), self.held(claim, &requests)).await {
+        if let Ok(Ok(held)) = timeout_at(end, self.held(claim, &requests)).await {
             more.extend(held);
         }
     }
 }
 
-/// The end of the wait for other runs. The lease of the first one runs meanwhile, and the caller waits.
+/// The end of the wait for further runs. The lease of the first one runs meanwhile: a quarter of it, and half of the time that
+/// the caller still waits, may pass.
 fn beside_until(claim: &Claim) -> Instant {
     let now = Instant::now();
     let left = claim.deadline.map(|deadline| deadline.saturating_duration_since(now) / 2);
