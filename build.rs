@@ -8,8 +8,8 @@ use prost_types::{FieldDescriptorProto, FileDescriptorSet, MethodDescriptorProto
 const PACKAGE: &str = "runledger.v1";
 /// The messages that many callers get alike.
 const SHARED: [&str; 3] = ["WatchRunResponse", "WatchRunsResponse", "WaitRunResponse"];
-/// The services whose calls the authority answers, and what it does first: the namespace of all calls on runs and lifecycles
-/// is found to be there.
+/// The services whose calls the authority answers, and the lines of their handlers between the opening of a call and its
+/// answer: a call on runs or lifecycles goes on where its namespace is found.
 const ANSWERED: [(&str, &str); 3] = [
     ("RunService", "\n        authority.enter(&call.caller).await?;"),
     ("LifecycleService", "\n        authority.enter(&call.caller).await?;"),
@@ -66,21 +66,21 @@ fn served(mut files: FileDescriptorSet) -> FileDescriptorSet {
     files
 }
 
-/// The handlers of a service: for each method the authority's function of its name, once the call was opened. What many
-/// callers get alike is made in `grpc::shared`.
+/// The handlers of a service: for each method the authority's function of its name, once the call was opened and checked. What
+/// many callers get alike is made in `grpc::shared`.
 fn handlers(service: &ServiceDescriptorProto) -> String {
-    let Some((name, first)) = ANSWERED.iter().find(|(name, _)| *name == service.name()) else { return String::new() };
-    let handlers: String = service.method.iter().map(|method| handler(method, first)).collect();
+    let Some((name, checks)) = ANSWERED.iter().find(|(name, _)| *name == service.name()) else { return String::new() };
+    let handlers: String = service.method.iter().map(|method| handler(method, checks)).collect();
     format!("#[tonic::async_trait]\nimpl served::{}_server::{name} for Handlers {{\n{handlers}}}\n\n", snake(name))
 }
 
-fn handler(method: &MethodDescriptorProto, first: &str) -> String {
+fn handler(method: &MethodDescriptorProto, checks: &str) -> String {
     let name = snake(method.name());
     let [request, answer] = [method.input_type(), method.output_type()].map(|name| &name[PACKAGE.len() + 2..]);
     let written = |answer: &str, peer: &str, answered: &str| {
         format!(
             "    async fn {name}(&self, request: Request<v1::{request}>) -> Result<Response<{answer}>, Status> {{
-        let (authority, call, {peer}) = self.open(request)?;{first}
+        let (authority, call, {peer}) = self.open(request)?;{checks}
         Ok(Response::new({answered}.await?))
     }}\n"
         )

@@ -177,7 +177,8 @@ impl AnswerBy {
     }
 }
 
-/// A caller's command that was queued. Dropped, it is withdrawn while it is queued.
+/// A command that was queued for a caller. Dropped before the answer, the command is withdrawn if it is still queued.
+#[must_use = "dropped, the command is withdrawn"]
 pub struct Submitted {
     caller: CallerKey,
     wait: Wait,
@@ -242,8 +243,8 @@ impl Engine {
         self.answer(self.queue_for(caller, command, deadline)?).await
     }
 
-    /// Queues a caller's command, for [`answer`](Engine::answer): no future has room for the command from then on. A call's
-    /// futures are moved as they are made, and the deepest one as often as others are around it.
+    /// Queues a caller's command, for [`answer`](Engine::answer): no future needs room for the command from then on. A future
+    /// is moved into the one that awaits it, so a command inside of the deepest one is copied once for each around it.
     ///
     /// # Errors
     ///

@@ -73,7 +73,7 @@ impl Authority {
     }
 
     /// Commits the command that a request asks for. `names_run`: the request named its run, so that a repetition meets
-    /// the same run. The command is made at once, so that the future has no room for the request.
+    /// the same run. The command is made at once, so that the future needs no room for the request.
     pub(super) fn mutate<M>(
         &self,
         call: Call<M>,

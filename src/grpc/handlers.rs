@@ -1,5 +1,6 @@
 //! The services whose calls the authority answers. The build makes a handler for each of their methods: the call is opened,
-//! and the authority's function of the method's name answers it.
+//! its namespace is found to be there if it is one on runs or lifecycles, and the authority's function of the method's name
+//! answers it.
 
 use std::sync::Arc;
 
