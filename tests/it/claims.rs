@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use runledger::claims::{Claim, Claims, Failure, Granted, Limits};
 use runledger::clock::SystemClock;
 use runledger::domain::ids::DEFAULT_NAMESPACE;
-use runledger::domain::{Agents, Ask, Command, Filter, LabelValue, MaxRunning, Principal, Priority, Run, Take};
+use runledger::domain::{Agents, Ask, Command, Filter, LabelValue, MaxRunning, Principal, Priority, Run, Status, Take};
 use runledger::engine::{self, Engine};
 use runledger::fairness::CallerKey;
 use runledger::feed::{self, Feed};
@@ -27,7 +27,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::commands::{Asking as _, TTL_MS, claim, complete, deferred, key, leased, start, update};
+use crate::support::commands::{Asking as _, TTL_MS, abort, claim, complete, deferred, key, leased, start, update};
 use crate::support::wrapped::{Fate, Wrapped};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -129,6 +129,38 @@ async fn a_claimer_whose_connection_ends_is_granted_no_run_and_the_next_one_has_
     let at_once = process.claims.next(&claim_of(None, SOON), ready(())).await;
     assert!(matches!(at_once, Err(Failure::Cut)), "{at_once:?}");
     assert_eq!(process.next(None, Duration::ZERO).await.unwrap().as_deref(), Some("run-1"));
+}
+
+/// Its first candidate is lost to another caller while the connection ends.
+#[tokio::test]
+async fn a_claimer_whose_connection_ends_while_it_loses_a_run_claims_no_other() {
+    let process = Process::start().await;
+    for run_id in ["run-1", "run-2"] {
+        process.apply(deferred(run_id)).await;
+    }
+    process.store.gate.forget_permits(Semaphore::MAX_PERMITS);
+    let engine = process.engine.clone();
+    let mut others = JoinSet::new();
+    others.spawn(async move { engine.submit(abort("run-1"), None).await.map(drop) });
+    let unanswered = || process.engine.unanswered().iter().map(|of_shard| of_shard.commands).sum::<usize>();
+    let come = async |count: usize| {
+        while unanswered() < count {
+            yield_now().await;
+        }
+    };
+    timeout(SOON, come(1)).await.expect("it hangs");
+    let (cut, is_cut) = oneshot::channel::<()>();
+    let (claims, claim) = (process.claims.clone(), claim_of(None, SOON));
+    let mut claimer = JoinSet::new();
+    claimer.spawn(async move { claims.next(&claim, is_cut.map(drop)).await.map(|granted| granted.is_some()) });
+    timeout(SOON, come(2)).await.expect("it hangs");
+    cut.send(()).unwrap();
+    process.store.gate.add_permits(1 << 20);
+    let ended = timeout(SOON, claimer.join_next()).await.expect("it hangs").unwrap().unwrap();
+    assert!(matches!(ended, Err(Failure::Cut)), "{ended:?}");
+    others.join_next().await.unwrap().unwrap().unwrap();
+    let other = process.store.run(&key("run-2")).await.unwrap().unwrap();
+    assert_eq!((other.status, other.supervision.lease), (Status::Pending, None));
 }
 
 #[tokio::test]
