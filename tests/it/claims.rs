@@ -135,8 +135,19 @@ async fn a_claimer_whose_connection_ends_is_granted_no_run_and_the_next_one_has_
 #[tokio::test]
 async fn a_claimer_whose_connection_ends_while_it_loses_a_run_claims_no_other() {
     let process = Process::start().await;
+    // Of a queue that was read in vain, only the feed tells.
+    assert_eq!(process.next(None, Duration::ZERO).await.unwrap(), None);
+    let (first, _) = tokio::join!(process.next(None, SOON), process.apply(deferred("run-0")));
+    assert_eq!(first.unwrap().as_deref(), Some("run-0"));
     for run_id in ["run-1", "run-2"] {
+        let before = process.claims.bytes().0;
         process.apply(deferred(run_id)).await;
+        let told = async {
+            while process.claims.bytes().0 <= before {
+                yield_now().await;
+            }
+        };
+        timeout(SOON, told).await.expect("it hangs");
     }
     process.store.gate.forget_permits(Semaphore::MAX_PERMITS);
     let engine = process.engine.clone();
