@@ -31,11 +31,11 @@ const BUFFER_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// One call is under way at a time, so commands are decided in the order in which they were queued, those on one run
 /// above all. A buffer holds at most 4,096 commands of 8 MiB, beyond which whoever queues waits.
 ///
-/// Each command should have a `request_id`: where all of a call have one, the call is sent again until it is answered. Where
-/// a call has no answer in its time, what was queued behind it fails with it, and is not sent: no command goes before one of
-/// which nobody knows. A command that failed by itself as `OVERLOADED`, `STORE_UNAVAILABLE` or `DRAINING`, and so wrote nothing,
-/// is sent again in the time of its call, before what was queued behind it; after that time it fails, and what is behind it
-/// goes on. One whose own `error` leaves its outcome open may be queued again.
+/// Each command should have a `request_id`: where all of a call have one, the call is sent again until it is answered. A
+/// command that failed by itself as `OVERLOADED`, `STORE_UNAVAILABLE` or `DRAINING`, and so wrote nothing, is sent again in the
+/// time of its call, before what was queued behind it. Where that time is over, where a call has no answer in it, and where
+/// nobody knows what became of a command, what is queued behind fails as well and is not sent: no command goes before one that
+/// may have to be queued again.
 ///
 /// # Examples
 ///
@@ -159,7 +159,10 @@ async fn send(client: &mut Client, call: Vec<Queued>, call_wait_max: Duration) -
         let request = v1::ApplyCommandsRequest { commands, view: None };
         match client.ask(&request, deadline).await {
             Ok(answer) => {
-                let (again, wait) = hand_out(part, answer.results, deadline);
+                let HandedOut { again, wait, failure } = hand_out(part, answer.results, deadline);
+                if let Some(failure) = failure {
+                    return Err(fail(parts.into_iter().rev().flatten(), failure));
+                }
                 if !again.is_empty() {
                     sleep(wait).await;
                     parts.push(again);
@@ -173,39 +176,70 @@ async fn send(client: &mut Client, call: Vec<Queued>, call_wait_max: Duration) -
                 sleep(wait).await;
                 parts.push(part);
             }
-            Err(failure) => {
-                for Queued { reply, .. } in part.into_iter().chain(parts.into_iter().rev().flatten()) {
-                    let _gone = reply.send(Err(failure.clone()));
-                }
-                return Err(failure);
-            }
+            Err(failure) => return Err(fail(part.into_iter().chain(parts.into_iter().rev().flatten()), failure)),
         }
     }
     Ok(())
 }
 
-/// Hands out the results of a call, but for those of commands that are to be sent again: gives these commands, and the wait
-/// before. They are sent all or not at all, and none of them that follows a command of which nobody knows: it might go before
-/// that one.
-fn hand_out(call: Vec<Queued>, results: Vec<v1::CommandResult>, deadline: Instant) -> (Vec<Queued>, Duration) {
-    let (mut wait, mut known) = (Duration::ZERO, true);
+/// Fails commands for the same reason, which is given back.
+fn fail(commands: impl Iterator<Item = Queued>, failure: Failure) -> Failure {
+    for Queued { reply, .. } in commands {
+        let _gone = reply.send(Err(failure.clone()));
+    }
+    failure
+}
+
+/// What is left to do once the results of a call were handed out.
+struct HandedOut {
+    /// The commands that are to be sent again.
+    again: Vec<Queued>,
+    /// The wait before.
+    wait: Duration,
+    /// Why nothing that is queued behind the call may be sent.
+    failure: Option<Failure>,
+}
+
+/// Hands out the results of a call, but for those of commands that are to be sent again. They are sent all or not at all, and
+/// not where nobody knows what became of a command: they might go before it.
+fn hand_out(call: Vec<Queued>, results: Vec<v1::CommandResult>, deadline: Instant) -> HandedOut {
+    let (mut wait, mut failure) = (Duration::ZERO, None);
     let results = results.into_iter().map(Ok).chain(iter::repeat_with(|| Err(cut_short())));
     let (passing, told): (Vec<_>, Vec<_>) = call.into_iter().zip(results).partition(|(_, result)| {
-        let repetition = match result {
-            Ok(result) => result.error.as_ref().map_or(Repetition::Useless, Repetition::from),
-            Err(_) => Repetition::Open,
+        let error = match result {
+            Ok(result) => result.error.as_ref(),
+            Err(short) => {
+                failure.get_or_insert_with(|| short.clone());
+                None
+            }
         };
-        known &= repetition != Repetition::Open;
-        let Repetition::After(after) = repetition else { return false };
-        wait = wait.max(after);
-        known
+        match error.map(|error| (Repetition::from(error), &error.message)) {
+            Some((Repetition::After(after), _)) => {
+                wait = wait.max(after);
+                true
+            }
+            Some((Repetition::Open, message)) => {
+                failure.get_or_insert_with(|| Failure::own(Kind::Cut, message.clone()));
+                false
+            }
+            Some((Repetition::Useless, _)) | None => false,
+        }
     });
-    let (again, late) = if is_before(wait, deadline) { (passing, Vec::new()) } else { (Vec::new(), passing) };
-    for (Queued { reply, .. }, result) in told.into_iter().chain(late) {
+    if failure.is_none() && is_before(wait, deadline) {
+        answer(told);
+        return HandedOut { again: passing.into_iter().map(|(queued, _)| queued).collect(), wait, failure };
+    }
+    let message = passing.iter().find_map(|(_, result)| Some(result.as_ref().ok()?.error.as_ref()?.message.clone()));
+    let failure = failure.or(message.map(|message| Failure::own(Kind::Unreachable, message)));
+    answer(told.into_iter().chain(passing));
+    HandedOut { again: Vec::new(), wait, failure }
+}
+
+fn answer(results: impl IntoIterator<Item = (Queued, Result<v1::CommandResult, Failure>)>) {
+    for (Queued { reply, .. }, result) in results {
         // Whoever queued it may have gone.
         let _gone = reply.send(result);
     }
-    (again.into_iter().map(|(queued, _)| queued).collect(), wait)
 }
 
 /// Whether a wait from now on ends before the deadline.
@@ -240,8 +274,8 @@ mod tests {
         reasons.iter().map(failed).collect()
     }
 
-    /// The places of the commands that are sent again, and the wait before.
-    fn sent_again(commands: usize, reasons: &[(&str, i64)]) -> (Vec<usize>, Duration) {
+    /// The places of the commands that are sent again, the wait before, and whether what is behind the call fails.
+    fn sent_again(commands: usize, reasons: &[(&str, i64)]) -> (Vec<usize>, Duration, Option<Kind>) {
         let room = Arc::new(Semaphore::new(commands));
         let (call, mut replies): (Vec<Queued>, Vec<_>) = (0..commands)
             .map(|bytes| {
@@ -250,24 +284,28 @@ mod tests {
                 (Queued { command: v1::RunCommand::default(), bytes, reply, _room: room }, answer)
             })
             .unzip();
-        let (again, wait) = hand_out(call, failed(reasons), Instant::now() + Duration::from_secs(10));
+        let HandedOut { again, wait, failure } =
+            hand_out(call, failed(reasons), Instant::now() + Duration::from_secs(10));
         let places: Vec<usize> = again.iter().map(|queued| queued.bytes).collect();
         for (place, reply) in replies.iter_mut().enumerate() {
             assert_eq!(reply.try_recv().is_err(), places.contains(&place), "{place} is answered or sent again");
         }
-        (places, wait)
+        (places, wait, failure.map(|failure| failure.kind))
     }
 
     #[test]
-    fn commands_that_wrote_nothing_are_sent_again_unless_one_before_them_is_open_or_the_time_is_over() {
+    fn commands_that_wrote_nothing_are_sent_again_unless_one_is_open_or_the_time_is_over() {
         let seconds = Duration::from_secs;
         let passing = [("OVERLOADED", 1), ("", 0), ("STORE_UNAVAILABLE", 3), ("RUN_NOT_FOUND", 0), ("DRAINING", 2)];
-        assert_eq!(sent_again(5, &passing), (vec![0, 2, 4], seconds(3)), "after the longest of their waits");
+        assert_eq!(sent_again(5, &passing), (vec![0, 2, 4], seconds(3), None), "after the longest of their waits");
+        assert_eq!(sent_again(2, &[("", 0), ("RUN_NOT_FOUND", 0)]), (vec![], seconds(0), None), "all is known");
         let open = [("OVERLOADED", 1), ("OUTCOME_UNKNOWN", 1), ("STORE_UNAVAILABLE", 1)];
-        assert_eq!(sent_again(3, &open).0, [0], "nothing goes before a command of which nobody knows");
-        assert_eq!(sent_again(4, &passing[..1]).0, [0], "and of those without a result nobody knows");
-        let late = [("OVERLOADED", 1), ("STORE_UNAVAILABLE", i64::MAX)];
-        assert_eq!(sent_again(2, &late).0, [0_usize; 0], "all or none");
-        assert_eq!(sent_again(1, &[("OVERLOADED", 0)]).0, [0_usize; 0], "one that asks for no wait");
+        assert_eq!(sent_again(3, &open), (vec![], seconds(1), Some(Kind::Cut)), "nothing goes before what is open");
+        assert_eq!(sent_again(2, &passing[..1]).2, Some(Kind::Cut), "nobody knows of what has no result");
+        assert_eq!(sent_again(1, &[("DEADLINE", 0)]).0, [0], "while there is time");
+        let late = [("OVERLOADED", 1), ("STORE_UNAVAILABLE", 11)];
+        assert_eq!(sent_again(2, &late), (vec![], seconds(11), Some(Kind::Unreachable)), "all or none");
+        assert_eq!(sent_again(1, &[("STORE_UNAVAILABLE", i64::MAX)]).2, Some(Kind::Unreachable));
+        assert_eq!(sent_again(1, &[("OVERLOADED", 0)]), (vec![], seconds(0), None), "it asks for no wait");
     }
 }

@@ -237,9 +237,12 @@ impl Details {
     }
 }
 
+/// The wait before a command is sent again whose call had no time left.
+const DEADLINE_AFTER: Duration = Duration::from_millis(50);
+
 /// What the error of a command in a list says of sending the command again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repetition {
+pub enum Repetition {
     /// The command wrote nothing, and may be sent again after this time.
     After(Duration),
     /// Nobody knows whether the command was applied.
@@ -253,6 +256,8 @@ impl From<&RpcStatus> for Repetition {
         let Details { reason, retry_after, .. } = Details::of(error);
         match (reason.as_deref(), retry_after) {
             (Some("OVERLOADED" | "STORE_UNAVAILABLE" | "DRAINING"), Some(after)) => Self::After(after),
+            // The call's time was over before the command was written.
+            (Some("DEADLINE"), _) => Self::After(DEADLINE_AFTER),
             (Some("OUTCOME_UNKNOWN") | None, _) => Self::Open,
             (Some(_), _) => Self::Useless,
         }

@@ -30,7 +30,7 @@ pub use builder::{Builder, Unusable};
 pub use caller::Caller;
 pub use client::Client;
 pub use command_buffer::{CommandBuffer, QueuedCommand};
-pub use failure::{Failure, Kind};
+pub use failure::{Failure, Kind, Repetition};
 pub use fault::Fault;
 pub use follow::{News, Pass, RunWatch, RunsWatch, Watch, follow};
 pub use health::Health;
