@@ -1,5 +1,6 @@
 //! The command line is what its own help and the documentation say it is, and does what they say.
 
+mod apply;
 mod calls;
 mod cli;
 mod config;

@@ -4,18 +4,22 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use tonic_types::pb::Status as RpcStatus;
 
 use crate::cli::connect::Caller;
 use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::output::Out;
 use crate::clock;
 use crate::text;
-use runledger_client::{CommandBuffer, Failure, Kind, QueuedCommand};
+use runledger_client::{CommandBuffer, Failure, Kind, QueuedCommand, Repetition};
 use runledger_proto::methods::request_id_mut;
 use runledger_proto::{json, v1};
 
@@ -31,8 +35,8 @@ pub(super) const HELP: &str = concat!(
     requestAbort, each with the fields of its call's request, as grpcurl takes them. Each line has a result, in the order \
     of the lines; commands on one run are decided in their order. What was read while a call was under way goes in the \
     next one, at most 1,000 at once. A line without `requestId` gets one. What the server had no room for is sent again \
-    until `--timeout` is over. Ends at the first line that is no command. With a command that failed it goes on, and ends \
-    with 1.\n\n",
+    until `--timeout` is over; then this ends, and nothing behind it is sent. Ends at the first line that is no command, too. \
+    With a command that was refused it goes on, and ends with 1.\n\n",
     exit_codes!()
 );
 
@@ -48,6 +52,12 @@ pub(super) struct ApplyArgs {
 /// Lines that are read before the buffer has room for them, and results that are waited for, at most.
 const LINES_MAX: usize = 16;
 const RESULTS_MAX: usize = 4_096;
+
+/// What may be done where not all is known.
+const SEND_AGAIN: &str = "with a `requestId` of their own, the same lines may be sent again";
+
+/// The time without a result after which it is said that one is waited for.
+const SILENT_MAX: Duration = Duration::from_secs(3);
 
 /// The command of a line, or what is wrong with it.
 type Line = Result<v1::RunCommand, Stop>;
@@ -67,40 +77,106 @@ pub(super) async fn run(args: ApplyArgs) -> Result<(), Stop> {
         }
         Ok(None)
     };
-    let (wrong, (), (count, refused)) = tokio::try_join!(queues, sends.map(Ok), write(results))?;
-    if refused > 0 {
-        say(&format!("{refused} of {count} commands failed: see `error` in their lines"));
-    }
+    let (wrong, (), told) = tokio::try_join!(queues, sends.map(Ok), write(results))?;
+    let ended = told.ended();
     match wrong {
-        Some(wrong) if count > 0 => Err(wrong.with_sentence(|what| format!("{what}; what is before it was sent"))),
+        Some(wrong) if told.count > 0 => {
+            if let Err(Stop::Unreachable(said) | Stop::TimedOut(said)) = ended {
+                say(&said);
+            }
+            Err(wrong.with_sentence(|what| format!("{what}; what is before it was sent")))
+        }
         Some(wrong) => Err(wrong),
-        None if refused > 0 => Err(Stop::Unsound),
-        None => Ok(()),
+        None => ended,
     }
 }
 
-/// Writes results as they come: gives how many there were, and how many of them are errors.
-async fn write(mut results: mpsc::Receiver<QueuedCommand>) -> Result<(u64, u64), Stop> {
-    let (mut out, mut count, mut refused) = (Out::patient(), 0, 0);
-    while let Some(next) = results.recv().await {
+/// The results that were written.
+#[derive(Default)]
+struct Told {
+    count: u64,
+    /// Those of commands that were refused.
+    refused: u64,
+    /// Those of commands that wrote nothing, for a cause that passes.
+    unserved: u64,
+    /// Those of commands of which nobody knows whether they were applied.
+    open: u64,
+}
+
+impl Told {
+    fn note(&mut self, error: Option<&RpcStatus>) {
+        self.count += 1;
+        match error.map(Repetition::from) {
+            None => {}
+            Some(Repetition::Useless) => self.refused += 1,
+            Some(Repetition::After(_)) => self.unserved += 1,
+            Some(Repetition::Open) => self.open += 1,
+        }
+    }
+
+    /// The end of the command, where every line has a result.
+    fn ended(&self) -> Result<(), Stop> {
+        let Self { count, refused, unserved, open } = *self;
+        if open > 0 {
+            return Err(Stop::TimedOut(format!("{open} of {count} commands may have been applied: {SEND_AGAIN}")));
+        }
+        if unserved > 0 {
+            let said = format!("{unserved} of {count} commands were not served: {SEND_AGAIN}");
+            return Err(if unserved == count { Stop::Unreachable(said) } else { Stop::TimedOut(said) });
+        }
+        if refused > 0 {
+            say(&format!("{refused} of {count} commands failed: see `error` in their lines"));
+            return Err(Stop::Unsound);
+        }
+        Ok(())
+    }
+}
+
+/// Writes results as they come.
+async fn write(mut results: mpsc::Receiver<QueuedCommand>) -> Result<Told, Stop> {
+    let (mut out, mut told) = (Out::patient(), Told::default());
+    loop {
+        let next = match results.try_recv() {
+            Ok(next) => next,
+            Err(TryRecvError::Disconnected) => break,
+            // What is known is shown while lines are waited for.
+            Err(TryRecvError::Empty) => {
+                out.written().await.map_err(Stop::Unwritable)?;
+                match results.recv().await {
+                    Some(next) => next,
+                    None => break,
+                }
+            }
+        };
         let mut next = pin!(next.result());
         let result = if let Some(result) = next.as_mut().now_or_never() {
             result
         } else {
-            // What is known is shown while others are waited for.
+            // And while others are waited for.
             out.written().await.map_err(Stop::Unwritable)?;
-            next.await
+            if let Ok(result) = timeout(SILENT_MAX, next.as_mut()).await {
+                result
+            } else {
+                say(&format!("the server has not answered yet ({} commands were answered): waiting", told.count));
+                next.await
+            }
         };
-        let result = result.map_err(|failure| failed_after(failure, count))?;
-        count += 1;
-        refused += u64::from(result.error.is_some());
-        out.json(&result)?;
+        match result {
+            Ok(result) => {
+                told.note(result.error.as_ref());
+                out.json(&result)?;
+            }
+            Err(failure) => {
+                out.written().await.map_err(Stop::Unwritable)?;
+                return Err(failed_after(failure, told.count));
+            }
+        }
         if out.is_full() {
             out.written().await.map_err(Stop::Unwritable)?;
         }
     }
     out.written().await.map_err(Stop::Unwritable)?;
-    Ok((count, refused))
+    Ok(told)
 }
 
 /// Ends the command by a failure: which lines it is about is told, and of those that were answered not that nothing was
@@ -109,8 +185,11 @@ fn failed_after(mut failure: Failure, answered: u64) -> Stop {
     if answered == 0 {
         return failure.into();
     }
-    failure.message = format!("{}; {answered} commands were answered before", failure.message);
-    if failure.kind == Kind::Unreachable { Stop::Undone(failure.message) } else { failure.into() }
+    failure.message = format!(
+        "{} ({answered} commands have a result before that): {SEND_AGAIN}",
+        failure.message.trim_end_matches('.')
+    );
+    if failure.kind == Kind::Unreachable { Stop::TimedOut(failure.message) } else { failure.into() }
 }
 
 /// Reads the lines on a thread of its own, some calls ahead, up to the first one that is wrong.

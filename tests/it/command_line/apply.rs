@@ -1,0 +1,59 @@
+//! `runledger run apply`: commands from a stream.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::cli::{done, started};
+use crate::support::server::{PATIENCE, Server};
+
+/// The command at a server, with its input open.
+fn applies(server: &Server, flags: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_runledger"));
+    command.args(["run", "apply", "-", "--server", server.address()]).args(flags).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+async fn says(child: &mut Child, command: &Value) {
+    child.stdin.as_mut().unwrap().write_all(format!("{command}\n").as_bytes()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_line_is_answered_while_the_next_one_is_awaited() {
+    let server = Server::start("memory").await;
+    let mut child = applies(&server, &[]);
+    let mut results = BufReader::new(child.stdout.take().unwrap()).lines();
+    for command in [json!({"start": {"runId": "r", "taskThreadId": "t"}}), json!({"complete": {"runId": "r"}})] {
+        says(&mut child, &command).await;
+        let result = timeout(PATIENCE, results.next_line()).await.expect("it waits for more").unwrap().unwrap();
+        assert!(result.contains("DISPOSITION_APPLIED"), "{result}");
+    }
+    drop(child.stdin.take());
+    assert_eq!(child.wait().await.unwrap().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_behind_a_line_that_was_not_answered_in_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ledger.db");
+    let server = Server::start(&format!("sqlite:{}", path.display())).await;
+    started(&server, "r").await;
+    let holder = rusqlite::Connection::open(&path).unwrap();
+    holder.execute_batch("begin immediate").unwrap();
+    let mut child = applies(&server, &["--timeout", "10s"]);
+    says(&mut child, &json!({"update": {"runId": "r", "metadata": {"step": 1}}})).await;
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let waits = timeout(PATIENCE, said.next_line()).await.expect("it says nothing").unwrap().unwrap();
+    assert!(waits.ends_with("has not answered yet (0 commands were answered): waiting"), "{waits}");
+    says(&mut child, &json!({"complete": {"runId": "r"}})).await;
+    drop(child.stdin.take());
+    let ended = timeout(PATIENCE, child.wait()).await.expect("it hangs").unwrap();
+    let last = said.next_line().await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(4), "{last}");
+    holder.execute_batch("rollback").unwrap();
+    let after = done(server.address(), &["run", "update", "r", "--label", "after=1", "-o", "json"]).await;
+    assert!(after.contains("RUN_STATUS_RUNNING"), "{after}");
+}
