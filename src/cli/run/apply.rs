@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use tonic_types::pb::Status as RpcStatus;
 
 use crate::cli::connect::Caller;
 use crate::cli::exit::{Stop, exit_codes, say};
@@ -104,9 +103,9 @@ struct Told {
 }
 
 impl Told {
-    fn note(&mut self, error: Option<&RpcStatus>) {
+    fn note(&mut self, result: &v1::CommandResult) {
         self.count += 1;
-        match error.map(Repetition::from) {
+        match result.error.as_ref().map(Repetition::from) {
             None => {}
             Some(Repetition::Useless) => self.refused += 1,
             Some(Repetition::After(_)) => self.unserved += 1,
@@ -163,7 +162,7 @@ async fn write(mut results: mpsc::Receiver<QueuedCommand>) -> Result<Told, Stop>
         };
         match result {
             Ok(result) => {
-                told.note(result.error.as_ref());
+                told.note(&result);
                 out.json(&result)?;
             }
             Err(failure) => {
