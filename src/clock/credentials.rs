@@ -29,8 +29,9 @@ const EARLY: Duration = Duration::from_mins(10);
 /// The time after which the log is told that the machine's clock is ahead.
 const TOLD_AFTER: Duration = Duration::from_secs(3);
 
-/// The step forward from which on the log is told of it, in microseconds.
-const TOLD_MICROS: i64 = 1_000_000;
+/// The lead over what is shown from which on a clock is ahead, in microseconds. By less it may seem to be: the process may
+/// have to wait between the two readings of a look.
+const AHEAD_MICROS: i64 = 1_000_000;
 
 /// The time behind what is shown from which on the log is told of it, in microseconds: the leeway that credentials have.
 const BEHIND_MICROS: i64 = 30_000_000;
@@ -70,7 +71,7 @@ impl Ahead {
     /// What holds after one more look, at a clock with this lead.
     fn after(before: Option<Self>, lead: i64, shown: i64, moment: Duration) -> Option<Self> {
         let Self { since, least } = before.unwrap_or(Self { since: moment, least: lead });
-        (lead > shown).then(|| Self { since, least: least.min(lead) })
+        (lead.saturating_sub(shown) >= AHEAD_MICROS).then(|| Self { since, least: least.min(lead) })
     }
 
     fn stood(&self, moment: Duration) -> Duration {
@@ -143,16 +144,15 @@ impl Kept {
 
     /// Whether the other clock is about as far ahead, and so the machine's is believed soon.
     fn is_agreed(&self, alone: Ahead) -> bool {
-        self.agreed.is_some_and(|agreed| alone.least.saturating_sub(agreed.least) < TOLD_MICROS)
+        self.agreed.is_some_and(|agreed| alone.least.saturating_sub(agreed.least) < AHEAD_MICROS)
     }
 
     /// Says once that credentials do not end yet by a clock that was set forward: where it was behind before, those that have
     /// ended are let in.
     fn tell_ahead(&mut self, ahead: Ahead, believed_after: Duration) {
-        let by = ahead.least.saturating_sub(self.shown);
-        if by >= TOLD_MICROS && !self.is_told_ahead {
+        if !self.is_told_ahead {
             tracing::warn!(
-                by_s = by / 1_000_000,
+                by_s = ahead.least.saturating_sub(self.shown) / 1_000_000,
                 after_s = believed_after.as_secs(),
                 "the machine's clock was set forward: credentials end by it once it has stood so for long enough; if it is \
                  right, a restart of this server lets it count now"
@@ -163,12 +163,9 @@ impl Kept {
 
     /// Shows what a clock has shown at the least.
     fn follow(&mut self, Ahead { least, .. }: Ahead, why: &'static str) {
-        let by = least.saturating_sub(self.shown);
+        let by_s = least.saturating_sub(self.shown) / 1_000_000;
         (self.shown, self.alone, self.agreed, self.is_told_ahead) = (least, None, None, false);
-        if by >= TOLD_MICROS {
-            let by_s = by / 1_000_000;
-            tracing::warn!(by_s, why, "the machine's clock was set forward: credentials end by it now");
-        }
+        tracing::warn!(by_s, why, "the machine's clock was set forward: credentials end by it now");
     }
 }
 

@@ -14,6 +14,8 @@ const BEGUN: i64 = 1_000 * DAY;
 struct Machine {
     passed: AtomicI64,
     off: AtomicI64,
+    /// The time between the two readings of a look.
+    late_micros: AtomicI64,
 }
 
 impl Machine {
@@ -24,7 +26,8 @@ impl Machine {
 
 impl Clock for &'static Machine {
     fn now(&self) -> Time {
-        Time::from_micros((BEGUN + self.passed() + self.off.load(Ordering::SeqCst)) * 1_000_000)
+        let seconds = BEGUN + self.passed() + self.off.load(Ordering::SeqCst);
+        Time::from_micros(seconds * 1_000_000 + self.late_micros.load(Ordering::SeqCst))
     }
 
     fn elapsed(&self) -> Duration {
@@ -97,6 +100,22 @@ fn what_the_databases_clock_shows_as_well_is_followed_within_a_minute_at_any_age
         assert_eq!(server.after(HOUR, 3 * DAY, Some(0)), (0, 3 * DAY));
         assert_eq!(server.after(1, 3 * DAY, Some(0)), (3 * DAY, 3 * DAY), "for an hour it goes before the other");
     }
+}
+
+#[test]
+fn a_clock_that_seems_ahead_by_less_than_a_second_counts_from_when_it_is_set() {
+    let server = Server::begins(0);
+    server.machine.late_micros.store(3, Ordering::SeqCst);
+    for database in [None, Some(2 * DAY)] {
+        assert_eq!(server.after(11 * MINUTE, 0, database).0, 0);
+        assert_eq!(server.clock.kept.lock().alone.map(|ahead| ahead.least), None, "{database:?}");
+    }
+    server.after(1, 2 * DAY, Some(2 * DAY));
+    assert_eq!(
+        server.after(MINUTE, 2 * DAY, Some(2 * DAY)).0,
+        2 * DAY,
+        "not a minute after something else was believed"
+    );
 }
 
 #[test]
