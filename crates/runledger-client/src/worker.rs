@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 pub use self::claims::Claiming;
+use self::claims::Next;
 pub use self::heartbeats::Cancellation;
 pub use self::held::{FAILURE_REASON_BYTES_MAX, Held};
 pub use self::task::{Cancellations, Job, Outcome, Reported, Task};
@@ -148,7 +149,15 @@ impl Worker {
     ///
     /// The claim was refused.
     pub async fn claim(&mut self, what: &Claiming, stop: &CancellationToken) -> Result<Option<Held>, Failure> {
-        let mut asked = request_id();
+        self.claim_as(request_id(), what, stop).await
+    }
+
+    async fn claim_as(
+        &mut self,
+        mut asked: String,
+        what: &Claiming,
+        stop: &CancellationToken,
+    ) -> Result<Option<Held>, Failure> {
         tokio::select! {
             // The stop comes first: a worker that stops does not look at the answer, and a run that was granted in this
             // moment is asked for again below.
@@ -205,6 +214,16 @@ impl Worker {
         held: Held,
         work: impl FnOnce(Job) -> F,
     ) -> Result<(), Failure> {
+        self.work_then(held, work, None).await.map(drop)
+    }
+
+    /// The same. The report that the work is done claims the next run with it, unless the stop came.
+    async fn work_then<F: Future<Output = Outcome>>(
+        &self,
+        held: Held,
+        work: impl FnOnce(Job) -> F,
+        next: Option<(&Claiming, &CancellationToken)>,
+    ) -> Result<Next, Failure> {
         let task = self.begin(held);
         let given_up = async {
             let told = task.job.cancelled().await;
@@ -219,22 +238,24 @@ impl Worker {
         let outcome = match (outcome, &told) {
             (Some(outcome), _) => outcome,
             (None, Some(Cancellation::AbortRequested { reason, .. })) => Outcome::abort_requested(reason.clone()),
-            (None, Some(Cancellation::LeaseLost(_) | Cancellation::Suspended { .. }) | None) => return Ok(()),
+            (None, Some(Cancellation::LeaseLost(_) | Cancellation::Suspended { .. }) | None) => return Ok(Next::new()),
         };
-        match task.end(outcome).await {
+        let what = next.filter(|(_, stop)| !stop.is_cancelled()).map(|(what, _)| what);
+        match task.end_then(outcome, None, what).await {
             // What became of the run since is somebody else's word.
             Err(failure)
                 if failure.kind == Kind::Refused
                     && matches!(told, Some(Cancellation::LeaseLost(_) | Cancellation::Suspended { .. })) =>
             {
-                Ok(())
+                Ok(Next::new())
             }
-            reported => reported.map(drop),
+            reported => reported.map(|(_, next)| next),
         }
     }
 
     /// Claims runs one after the other and has the work on each done, until there is no run for as long as the worker
-    /// waits, or the stop came: then the work in hand is waited for.
+    /// waits, or the stop came: then the work in hand is waited for. The call that reports a run as completed claims the
+    /// next one.
     ///
     /// # Errors
     ///
@@ -245,11 +266,10 @@ impl Worker {
         stop: &CancellationToken,
         mut work: impl FnMut(Job) -> F,
     ) -> Result<(), Failure> {
-        while !stop.is_cancelled()
-            && let Some(held) = Box::pin(self.claim(what, stop)).await?
-        {
-            // Boxed, so that a caller's future has no room for every call of the loop.
-            Box::pin(self.work(held, &mut work)).await?;
+        let mut next = Next::new();
+        // Boxed, so that a caller's future has no room for every call of the loop.
+        while let Some(held) = Box::pin(self.take(next, what, stop)).await? {
+            next = Box::pin(self.work_then(held, &mut work, Some((what, stop)))).await?;
         }
         Ok(())
     }

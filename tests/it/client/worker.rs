@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{example, pending, run};
+use crate::support::lossy::{is_running, lossy_from};
 use crate::support::server::Server;
 
 fn worker(server: &Server, options: Options) -> Worker {
@@ -67,6 +68,30 @@ async fn a_worker_claims_each_run_once_and_ends_it_as_its_work_ends() {
     let completed = run(&server, "run-3").await;
     assert_eq!((completed.status(), completed.agent_id.as_str()), (RunStatus::Completed, "agent-1"));
     assert!(completed.metadata.unwrap().fields.contains_key("made"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_is_claimed_with_the_report_of_the_one_before_is_claimed_once_where_the_answer_is_lost() {
+    let server = Server::start("memory").await;
+    for run_id in ["run-1", "run-2", "run-3"] {
+        pending(&server, run_id, json!({})).await;
+    }
+    let begun = Arc::new(Notify::new());
+    let begins = begun.clone().notified_owned();
+    let (address, _task) = lossy_from(server.address(), begins, is_running(&server, "run-2")).await;
+    let mut worker = Worker::new(Client::new(&address, Some("agent-1")).unwrap(), living());
+    let claiming = Claiming { idle: Some(Duration::ZERO), ..Claiming::default() };
+    let mut seen = Vec::new();
+    let work = |job: Job| {
+        seen.push(job.run().run_id.clone());
+        begun.notify_one();
+        async { Outcome::Completed(None) }
+    };
+    worker.run(&claiming, &CancellationToken::new(), work).await.unwrap();
+    assert_eq!(seen, ["run-1", "run-2", "run-3"]);
+    for run_id in seen {
+        assert_eq!(run(&server, &run_id).await.status(), RunStatus::Completed);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

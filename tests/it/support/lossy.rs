@@ -1,5 +1,7 @@
 //! A way to a server on which an answer is lost.
 
+use std::pin::pin;
+
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use runledger_proto::v1::{GetRunRequest, Run, RunStatus};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -11,6 +13,15 @@ use super::server::{Server, channel};
 /// Forwards connections to a server. The first one's answer is swallowed, and the connection cut once `came` says that its
 /// call has come.
 pub(crate) async fn lossy(server: &str, came: impl Future<Output = ()> + Send + 'static) -> (String, JoinSet<()>) {
+    lossy_from(server, std::future::ready(()), came).await
+}
+
+/// The same, where the first connection's answers come until `begins` ends.
+pub(crate) async fn lossy_from(
+    server: &str,
+    begins: impl Future<Output = ()> + Send + 'static,
+    came: impl Future<Output = ()> + Send + 'static,
+) -> (String, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let target = server.to_owned();
@@ -29,6 +40,14 @@ pub(crate) async fn lossy(server: &str, came: impl Future<Output = ()> + Send + 
             // The server's first word is let through: no call comes before it.
             let first = answers.read(&mut bytes).await.unwrap();
             hear.write_all(&bytes[..first]).await.unwrap();
+            let mut begins = pin!(begins);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = begins.as_mut() => break,
+                    read = answers.read(&mut bytes) => hear.write_all(&bytes[..read.unwrap()]).await.unwrap(),
+                }
+            }
             while answers.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
         };
         tokio::select! { () = forward => {}, () = swallow => {}, () = came => {} }

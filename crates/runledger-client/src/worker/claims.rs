@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use runledger_proto::{duration, v1};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 use super::{AGAIN_AFTER, CALL_WAIT_MAX, Held, Notice, Worker, request_id};
 use crate::failure::Failure;
@@ -28,7 +29,49 @@ pub struct Claiming {
     pub idle: Option<Duration>,
 }
 
+/// What a worker has of its next claim, when it comes to it.
+pub(super) struct Next {
+    /// The run that was claimed with the report of the one before.
+    held: Option<Held>,
+    /// The `request_id` of the claim.
+    asked: String,
+    /// The claim may have been granted, and its answer was lost.
+    is_in_doubt: bool,
+}
+
+impl Next {
+    /// Nothing was claimed yet.
+    pub(super) fn new() -> Self {
+        Self { held: None, asked: request_id(), is_in_doubt: false }
+    }
+
+    /// The answer to the claim that went with the report of a run's completion.
+    pub(super) fn answered(asked: String, answer: &mut v1::CompleteRunResponse) -> Self {
+        let held = answer.claimed.take().and_then(|claimed| claimed.run).map(Held::from);
+        Self { held, asked, is_in_doubt: answer.claim_error.is_some() }
+    }
+}
+
 impl Worker {
+    /// The run that was claimed already, or the next one; none as [`claim`](Self::claim) says. What was claimed already and
+    /// is not begun is given back.
+    pub(super) async fn take(
+        &mut self,
+        next: Next,
+        what: &Claiming,
+        stop: &CancellationToken,
+    ) -> Result<Option<Held>, Failure> {
+        match (next.held, stop.is_cancelled()) {
+            (Some(held), false) => Ok(Some(held)),
+            (Some(held), true) => {
+                self.give_back_held(&held, Instant::now() + GIVE_BACK_WAIT_MAX).await;
+                Ok(None)
+            }
+            (None, true) if !next.is_in_doubt => Ok(None),
+            (None, _) => self.claim_as(next.asked, what, stop).await,
+        }
+    }
+
     /// The next run; none when there was none for as long as this worker waits. The call is made under one `request_id`
     /// until it is answered, so that no run is taken for an answer that gets lost.
     pub(super) async fn next_run(&mut self, what: &Claiming, asked: &mut String) -> Result<Option<Held>, Failure> {
@@ -37,7 +80,7 @@ impl Worker {
         loop {
             let left = until.map_or(CLAIM_WAIT, |until| until.saturating_duration_since(Instant::now()));
             let wait = left.min(CLAIM_WAIT);
-            let request = self.claim_request(what, asked.clone(), wait);
+            let request = self.claim_request(what, asked.clone(), Some(wait));
             match self.client.attempt(&request, Instant::now() + wait + CALL_WAIT_MAX).await {
                 Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => return Ok(Some(Held::from(run))),
                 Ok(v1::ClaimNextRunResponse { run: None, .. }) => lost = false,
@@ -63,7 +106,7 @@ impl Worker {
     /// whose answer it could not send; the worker asks again for an answer that was on its way.
     pub(super) async fn give_back(&mut self, what: &Claiming, asked: String) {
         let until = Instant::now() + GIVE_BACK_WAIT_MAX;
-        let again = self.claim_request(what, asked, Duration::ZERO);
+        let again = self.claim_request(what, asked, None);
         let claimed = loop {
             match self.client.attempt(&again, until).await {
                 Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => break Held::from(run),
@@ -76,6 +119,10 @@ impl Worker {
                 Err(_again) => sleep(AGAIN_AFTER).await,
             }
         };
+        self.give_back_held(&claimed, until).await;
+    }
+
+    async fn give_back_held(&mut self, claimed: &Held, until: Instant) {
         let run_id = claimed.run.run_id.clone();
         match self.client.ask(&claimed.not_begun(), until).await {
             Ok(_) => self.notice(Notice::GivenBack(run_id)),
@@ -83,11 +130,16 @@ impl Worker {
         }
     }
 
-    fn claim_request(&self, what: &Claiming, request_id: String, wait: Duration) -> v1::ClaimNextRunRequest {
+    pub(super) fn claim_request(
+        &self,
+        what: &Claiming,
+        request_id: String,
+        wait: Option<Duration>,
+    ) -> v1::ClaimNextRunRequest {
         v1::ClaimNextRunRequest {
             filter: Some(what.filter.clone()),
             lease_ttl: Some(duration(self.options.lease_ttl)),
-            wait: Some(duration(wait)),
+            wait: wait.map(duration),
             max_running: what.max_running.clone(),
             request_id,
             take: what.take.into(),

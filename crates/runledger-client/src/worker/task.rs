@@ -3,9 +3,10 @@
 use runledger_proto::{Struct, v1};
 use tokio::sync::watch;
 
+use super::claims::{Claiming, Next};
 use super::heartbeats::{Cancellation, Heartbeats};
-use super::{Held, Worker};
-use crate::failure::Failure;
+use super::{Held, Worker, request_id};
+use crate::failure::{Failure, Kind};
 
 /// The outcome of the work on a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,19 +140,31 @@ impl Task {
     /// # Errors
     ///
     /// As of [`end`](Self::end).
-    pub async fn end_with(mut self, outcome: Outcome, result: Option<Struct>) -> Result<Reported, Failure> {
+    pub async fn end_with(self, outcome: Outcome, result: Option<Struct>) -> Result<Reported, Failure> {
+        // Boxed: a caller's future needs no room for every kind of report.
+        Box::pin(self.end_then(outcome, result, None)).await.map(|(reported, _)| reported)
+    }
+
+    /// The same. A report of work that was done claims the next run as well, of those that `what` takes.
+    pub(super) async fn end_then(
+        mut self,
+        outcome: Outcome,
+        result: Option<Struct>,
+        what: Option<&Claiming>,
+    ) -> Result<(Reported, Next), Failure> {
         macro_rules! reported {
             ($request:expr) => {
                 self.worker.insist(&$request).await.map(|answer| {
                     let disposition = answer.disposition();
-                    Reported { disposition, run: answer.run.unwrap_or_default() }
+                    (Reported { disposition, run: answer.run.unwrap_or_default() }, Next::new())
                 })
             };
         }
         let run = &self.job.held.clone();
         match outcome {
             Outcome::Completed(metadata) => {
-                reported!(v1::CompleteRunRequest { result, ..run.completed(metadata) })
+                let request = v1::CompleteRunRequest { result, ..run.completed(metadata) };
+                self.completed(request, what).await
             }
             Outcome::Aborted { reason, code } => {
                 reported!(v1::AbortRunRequest { result, ..run.aborted(reason, code) })
@@ -165,6 +178,30 @@ impl Task {
             }
             Outcome::Failed { reason, code } => {
                 reported!(v1::FailRunRequest { result, ..run.failed(reason, code) })
+            }
+        }
+    }
+
+    async fn completed(
+        &mut self,
+        mut request: v1::CompleteRunRequest,
+        what: Option<&Claiming>,
+    ) -> Result<(Reported, Next), Failure> {
+        let asked = request_id();
+        let claim = what.map(|what| self.worker.claim_request(what, asked.clone(), None));
+        request.claim_next = claim.map(Box::new);
+        match self.worker.insist(&request).await {
+            Ok(mut answer) => {
+                let next = Next::answered(asked, &mut answer);
+                let disposition = answer.disposition();
+                Ok((Reported { disposition, run: answer.run.unwrap_or_default() }, next))
+            }
+            Err(failure) => {
+                // A report that nobody answered may have claimed a run; one that was refused has not.
+                if let Some(what) = what.filter(|_| failure.kind != Kind::Refused) {
+                    self.worker.give_back(what, asked).await;
+                }
+                Err(failure)
             }
         }
     }
