@@ -133,7 +133,7 @@ pub struct StoreLocation {
     /// sqlite:PATH, memory, or postgres://USER:PASSWORD@HOST:PORT/DATABASE [default: sqlite:DATA/runledger/ledger.db,
     /// where DATA is `$XDG_DATA_HOME` or ~/.local/share]
     #[arg(long = "store", env = "RUNLEDGER_STORE", value_name = "STORE", hide_env_values = true)]
-    location: Option<Asked>,
+    location: Option<StoreArgument>,
 
     /// File that holds the store's location, as --store takes it: the place for one with a password
     #[arg(long, env = "RUNLEDGER_STORE_FILE", value_name = "FILE")]
@@ -219,9 +219,9 @@ impl StoreConfig {
 
 /// A store as it was asked for, unread: it may hold a password, which an error of the command line would show.
 #[derive(Clone)]
-pub struct Asked(String);
+pub struct StoreArgument(String);
 
-impl Asked {
+impl StoreArgument {
     /// The connection string, for a caller that takes a Postgres and no other store.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ impl Asked {
     }
 }
 
-impl FromStr for Asked {
+impl FromStr for StoreArgument {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<Self, Infallible> {
@@ -245,7 +245,7 @@ impl FromStr for Asked {
     }
 }
 
-impl Asked {
+impl StoreArgument {
     /// The store's location.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl Asked {
     }
 }
 
-impl fmt::Debug for Asked {
+impl fmt::Debug for StoreArgument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Asked(***)")
     }

@@ -55,7 +55,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{Event, Filter, LedgerEpoch, Position, Revision, Run, RunKey, Shard, Status, Time};
 use crate::fairness::{self, CallerKey, Turns};
-use crate::memory::Part;
+use crate::memory::MemoryUse;
 use crate::store::{RunLog, Runs, StoreError};
 use crate::tasks::Supervisor;
 use crate::telemetry::record;
@@ -285,15 +285,15 @@ impl Feed {
 
     /// What the parts of the feed take, and may take.
     #[must_use]
-    pub fn memory(&self) -> Vec<Part> {
-        let bounded = |name, (bytes, bytes_max)| Part { name, bytes, bytes_max: Some(bytes_max) };
+    pub fn memory(&self) -> Vec<MemoryUse> {
+        let bounded = |name, (bytes, bytes_max)| MemoryUse { name, bytes, bytes_max: Some(bytes_max) };
         let folded = self.folded.lock().1.clone();
         let ((sessions, sessions_max), (tailer, tailer_max)) = (fold::bytes(&folded), self.hub.folded_bytes());
         vec![
             bounded("recent_changes", (self.hub.recent_changes_bytes(), self.limits.ring_bytes_max)),
             bounded("history_pages", self.pages.bytes()),
             bounded("folded_runs", (sessions + tailer, sessions_max + tailer_max)),
-            Part { name: "watches", bytes: self.hub.sessions_bytes(), bytes_max: None },
+            MemoryUse { name: "watches", bytes: self.hub.sessions_bytes(), bytes_max: None },
         ]
     }
 

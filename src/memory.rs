@@ -22,7 +22,7 @@ pub const SCARCE_PERCENT: u64 = 92;
 
 /// A part of the process that takes memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct MemoryUse {
     /// The part's name, for operators.
     pub name: &'static str,
     /// About the bytes that it takes.
@@ -84,11 +84,11 @@ impl Memory {
     /// What the process takes beside the parts that are counted: what stands in use elsewhere, and what the allocator has
     /// in memory without use. None where the process does not know.
     #[must_use]
-    pub fn beside(&self, counted: &[Part]) -> Vec<Part> {
+    pub fn beside(&self, counted: &[MemoryUse]) -> Vec<MemoryUse> {
         let Some(in_use) = in_use() else { return Vec::new() };
         let counted: usize = counted.iter().map(|part| part.bytes).sum();
         let resident = usize::try_from(self.resident()).unwrap_or(usize::MAX);
-        let part = |name, bytes| Part { name, bytes, bytes_max: None };
+        let part = |name, bytes| MemoryUse { name, bytes, bytes_max: None };
         vec![part("not_counted", in_use.saturating_sub(counted)), part("allocator", resident.saturating_sub(in_use))]
     }
 
@@ -101,9 +101,9 @@ impl Memory {
 
     /// The part that the process takes before it is called.
     #[must_use]
-    pub fn base(&self) -> Part {
+    pub fn base(&self) -> MemoryUse {
         let bytes = usize::try_from(self.base.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
-        Part { name: "process", bytes, bytes_max: None }
+        MemoryUse { name: "process", bytes, bytes_max: None }
     }
 
     /// How little is left, at the last look.

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::domain::RunKey;
 use crate::fairness::CallerKey;
-use crate::store::{Found, RunAsKept, Runs, StoreError};
+use crate::store::{FoundRun, RunAsKept, Runs, StoreError};
 use crate::tasks::Supervisor;
 
 /// Queries in flight at most. While so many are, callers gather for the next.
@@ -273,13 +273,13 @@ impl Reader {
     }
 
     /// Answers the callers whose runs were read, and returns the others.
-    fn answer(&self, asks: Vec<Ask>, found: Vec<Found>) -> Vec<Ask> {
+    fn answer(&self, asks: Vec<Ask>, found: Vec<FoundRun>) -> Vec<Ask> {
         let (asked, mut left, mut bytes) = (asks.len(), Vec::new(), 0);
         for (ask, found) in asks.into_iter().zip(found) {
             let read = match found {
-                Found::Run(read) => Some(self.count(read)),
-                Found::Nothing => None,
-                Found::Left => {
+                FoundRun::Run(read) => Some(self.count(read)),
+                FoundRun::Nothing => None,
+                FoundRun::Left => {
                     left.push(ask);
                     continue;
                 }
@@ -313,11 +313,11 @@ impl Reader {
 }
 
 /// The run that was asked for alone.
-fn only(mut found: Vec<Found>) -> Option<Box<RunAsKept>> {
+fn only(mut found: Vec<FoundRun>) -> Option<Box<RunAsKept>> {
     match found.pop() {
-        Some(Found::Run(read)) => Some(read),
+        Some(FoundRun::Run(read)) => Some(read),
         // One run is always read.
-        Some(Found::Nothing | Found::Left) | None => None,
+        Some(FoundRun::Nothing | FoundRun::Left) | None => None,
     }
 }
 

@@ -103,7 +103,7 @@ pub fn is_held(of: &Retained, grace: Duration) -> bool {
 
 /// What was done in one walk: for whoever shows progress.
 #[derive(Clone, Debug)]
-pub struct Step<'a> {
+pub struct WalkStep<'a> {
     /// The namespace.
     pub walk: &'a Walk,
     /// The shard.
@@ -132,7 +132,7 @@ pub async fn walk(
     only: Option<&Namespace>,
     mode: Mode,
     quiets: &mut Quiets,
-    told: impl FnMut(Step<'_>) -> ControlFlow<()>,
+    told: impl FnMut(WalkStep<'_>) -> ControlFlow<()>,
 ) -> Result<Purged, StoreError> {
     let retentions = store.retentions().await?;
     walk_over(store, (&retentions, only), mode, quiets, told).await
@@ -149,7 +149,7 @@ pub async fn walk_over(
     (retentions, only): (&[Retained], Option<&Namespace>),
     mode: Mode,
     quiets: &mut Quiets,
-    mut told: impl FnMut(Step<'_>) -> ControlFlow<()>,
+    mut told: impl FnMut(WalkStep<'_>) -> ControlFlow<()>,
 ) -> Result<Purged, StoreError> {
     quiets.keep_of(retentions);
     let (mut all, mut failed) = (Purged::default(), None);
@@ -165,7 +165,7 @@ pub async fn walk_over(
                 let mut told = |purged: Purged| {
                     all.runs += purged.runs;
                     all.events += purged.events;
-                    told(Step { walk: &walk, shard, purged })
+                    told(WalkStep { walk: &walk, shard, purged })
                 };
                 let upto = exported.as_ref().map_or(Position::MAX, |exported| exported.of(shard));
                 match walk_shard(store, (shard, upto), &walk, mode, quiets, &mut told).await {

@@ -51,13 +51,13 @@ pub use lifecycles::Lifecycles;
 pub use log::{LoggedEvent, PAGE_BYTES_MAX, Page, RunLog, Unreadable};
 pub use namespaces::{ChangeError, Namespaces};
 pub use retention::Purges;
-pub use runs::{Found, RunAsKept, Runs, run_at};
+pub use runs::{FoundRun, RunAsKept, Runs, run_at};
 pub use steady::{ClockStep, Clocks};
 pub use upkeep::Upkeep;
 
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Status;
-use crate::memory::Part;
+use crate::memory::MemoryUse;
 
 /// Durable runs and their log.
 ///
@@ -69,7 +69,7 @@ pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces + Lifecycles + Pu
     fn describe(&self) -> Description;
 
     /// What the parts of the store take in this process, and may take.
-    fn memory(&self) -> Vec<Part>;
+    fn memory(&self) -> Vec<MemoryUse>;
 
     /// The connections to the database, by what they are for.
     fn pools(&self) -> Vec<PoolUse>;

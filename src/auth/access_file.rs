@@ -150,10 +150,10 @@ impl Faults {
     }
 
     /// Reads each entry of a table, and remembers what is wrong with which.
-    fn each<T, R>(&mut self, kind: &str, entries: Vec<T>, read: impl Fn(&mut Place<'_>, T) -> Option<R>) -> Vec<R> {
+    fn each<T, R>(&mut self, kind: &str, entries: Vec<T>, read: impl Fn(&mut FaultPlace<'_>, T) -> Option<R>) -> Vec<R> {
         let mut found = Vec::with_capacity(entries.len());
         for (index, entry) in entries.into_iter().enumerate() {
-            let mut place = Place { faults: self, name: format!("{kind} {}", index + 1) };
+            let mut place = FaultPlace { faults: self, name: format!("{kind} {}", index + 1) };
             found.extend(read(&mut place, entry));
         }
         found
@@ -161,12 +161,12 @@ impl Faults {
 }
 
 /// A place in the file, for what is wrong there.
-struct Place<'a> {
+struct FaultPlace<'a> {
     faults: &'a mut Faults,
     name: String,
 }
 
-impl Place<'_> {
+impl FaultPlace<'_> {
     fn wrong<T>(&mut self, fault: impl AsRef<str>) -> Option<T> {
         self.faults.add(&self.name, fault.as_ref());
         None
@@ -252,7 +252,7 @@ impl Place<'_> {
     }
 }
 
-fn token(place: &mut Place<'_>, raw: Token) -> Option<TokenRule> {
+fn token(place: &mut FaultPlace<'_>, raw: Token) -> Option<TokenRule> {
     place.name(&raw.name, SUBJECT_BYTES_MAX)?;
     let hash = match TokenHash::parse(&raw.sha256) {
         Some(hash) => Some(hash),
@@ -263,7 +263,7 @@ fn token(place: &mut Place<'_>, raw: Token) -> Option<TokenRule> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "all kinds of entries are read alike")]
-fn certificate(place: &mut Place<'_>, raw: Certificate) -> Option<CertificateRule> {
+fn certificate(place: &mut FaultPlace<'_>, raw: Certificate) -> Option<CertificateRule> {
     place.name(&raw.name, SUBJECT_BYTES_MAX)?;
     let name = match Pattern::parse(&raw.name) {
         Some(pattern) => Some(pattern),

@@ -21,7 +21,7 @@ use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use self::credential::{Credential, Shown};
+use self::credential::{Credential, ShownCredential};
 pub use self::denied::{BadCredential, Denied};
 pub use self::sessions::Session;
 use self::sessions::Sessions;
@@ -103,7 +103,7 @@ impl From<Result<Admitted, Denied>> for Looked {
 
 /// A call, as far as the gate looks at it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct GatedCall<'a> {
     /// The access that its method needs; none for a method that the port does not have, which is denied.
     pub access: Option<Access>,
     /// Its headers.
@@ -138,7 +138,7 @@ impl Gate {
     }
 
     /// Looks at a call, without waiting.
-    pub fn look(&self, asked: Asked<'_>) -> Looked {
+    pub fn look(&self, asked: GatedCall<'_>) -> Looked {
         match &self.0 {
             None => believed(asked).into(),
             Some(checked) => checked.look(asked).unwrap_or_else(Looked::Denied),
@@ -150,7 +150,7 @@ impl Gate {
     /// # Errors
     ///
     /// The reason for which the call is refused.
-    pub async fn prove(&self, asked: Asked<'_>, caller: CallerKey) -> Result<Admitted, Denied> {
+    pub async fn prove(&self, asked: GatedCall<'_>, caller: CallerKey) -> Result<Admitted, Denied> {
         match &self.0 {
             None => believed(asked),
             Some(checked) => checked.prove(asked, caller).await,
@@ -199,7 +199,7 @@ impl Gate {
 }
 
 /// Lets a caller in who is believed. Health and reflection name nobody.
-fn believed(Asked { access, headers, .. }: Asked<'_>) -> Result<Admitted, Denied> {
+fn believed(GatedCall { access, headers, .. }: GatedCall<'_>) -> Result<Admitted, Denied> {
     // Whoever asks who they are is answered with what they named.
     let is_named = |access: Access| access == Access::Identify || access.scope() == Scope::Headers;
     let is_named = access.is_none_or(is_named);
@@ -210,13 +210,13 @@ fn believed(Asked { access, headers, .. }: Asked<'_>) -> Result<Admitted, Denied
 }
 
 impl Checked {
-    fn look(&self, asked: Asked<'_>) -> Result<Looked, Denied> {
+    fn look(&self, asked: GatedCall<'_>) -> Result<Looked, Denied> {
         let access = asked.access.ok_or(Denied::UnknownMethod)?;
         let trusted = self.trusted.load();
-        let credential = match Shown::of(asked.headers, asked.certificate)? {
-            Some(Shown::Credential(credential)) => credential,
-            Some(Shown::Jwt(_)) if !self.takes_jwts(&trusted) => return Err(BadCredential::NotTaken.into()),
-            Some(Shown::Jwt(token)) => match trusted.jwts().known(token) {
+        let credential = match ShownCredential::of(asked.headers, asked.certificate)? {
+            Some(ShownCredential::Credential(credential)) => credential,
+            Some(ShownCredential::Jwt(_)) if !self.takes_jwts(&trusted) => return Err(BadCredential::NotTaken.into()),
+            Some(ShownCredential::Jwt(token)) => match trusted.jwts().known(token) {
                 Some(proof) => Credential::Jwt(proof),
                 None => return Ok(Looked::Unproven),
             },
@@ -226,9 +226,9 @@ impl Checked {
         self.enter(asked, access, &trusted, credential).map(|admitted| Ok(admitted).into())
     }
 
-    async fn prove(&self, asked: Asked<'_>, caller: CallerKey) -> Result<Admitted, Denied> {
+    async fn prove(&self, asked: GatedCall<'_>, caller: CallerKey) -> Result<Admitted, Denied> {
         let access = asked.access.ok_or(Denied::UnknownMethod)?;
-        let Some(Shown::Jwt(token)) = Shown::of(asked.headers, asked.certificate)? else {
+        let Some(ShownCredential::Jwt(token)) = ShownCredential::of(asked.headers, asked.certificate)? else {
             return Err(Denied::NoCredential);
         };
         let jwts = Arc::clone(self.trusted.load().jwts());
@@ -244,7 +244,7 @@ impl Checked {
     /// Lets a call in by its credential, or tells why not.
     fn enter(
         &self,
-        asked: Asked<'_>,
+        asked: GatedCall<'_>,
         access: Access,
         trusted: &Trusted,
         credential: Credential,

@@ -15,7 +15,7 @@ mod source;
 use std::path::PathBuf;
 
 pub use key::{Algorithm, Key, Skipped};
-pub use key_set::{BadKeySet, Found, KeySet};
+pub use key_set::{BadKeySet, KeySearch, KeySet};
 pub use key_url::{BadKeyUrl, KeyUrl};
 pub use small_file::BadFile;
 pub(super) use small_file::read as read_small_file;

@@ -7,13 +7,13 @@ use crate::domain::Pattern;
 /// See the module. A text without a `${` is a plain pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
     /// Whether a `*` at the end stands for whatever follows.
     is_prefix: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     /// A claim, by its JSON pointer (RFC 6901).
     Claim(String),
@@ -39,15 +39,15 @@ impl Template {
                 return Err(expected());
             }
             if begin > 0 {
-                parts.push(Part::Text(rest[..begin].to_owned()));
+                parts.push(TemplatePart::Text(rest[..begin].to_owned()));
             }
-            parts.push(Part::Claim(pointer.to_owned()));
+            parts.push(TemplatePart::Claim(pointer.to_owned()));
             rest = &rest[end + 1..];
         }
         if !rest.is_empty() {
-            parts.push(Part::Text(rest.to_owned()));
+            parts.push(TemplatePart::Text(rest.to_owned()));
         }
-        let has_star = parts.iter().any(|part| matches!(part, Part::Text(text) if text.contains('*')));
+        let has_star = parts.iter().any(|part| matches!(part, TemplatePart::Text(text) if text.contains('*')));
         if has_star || (parts.is_empty() && !is_prefix) {
             return Err(expected());
         }
@@ -56,9 +56,9 @@ impl Template {
 
     /// Whether one of the names that have a rule matches what the template becomes by some claims.
     pub(super) fn may_match(&self, is_name: impl Fn(&str) -> bool) -> bool {
-        let of = |part: &Part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Claim(_) => "x".to_owned(),
+        let of = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => text.clone(),
+            TemplatePart::Claim(_) => "x".to_owned(),
         };
         let begin: String = self.parts.iter().map(of).collect();
         is_name(&begin) || (self.is_prefix && is_name(&(begin + "x")))
@@ -75,8 +75,8 @@ impl Template {
         let mut text = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(literal) => text.push_str(literal),
-                Part::Claim(pointer) => text.push_str(claim(claims, pointer).filter(|value| !value.is_empty())?),
+                TemplatePart::Text(literal) => text.push_str(literal),
+                TemplatePart::Claim(pointer) => text.push_str(claim(claims, pointer).filter(|value| !value.is_empty())?),
             }
         }
         Some(match (text.is_empty(), self.is_prefix) {

@@ -13,7 +13,7 @@ use crate::wire::problem::{self, Code, Problem};
 use runledger_proto::v1;
 
 /// A command of the list on its way.
-enum Step {
+enum CommandState {
     /// It is queued, at its place among those that are.
     Queued { run_id: RunId, retry_is_safe: bool, renewal: Option<(RunKey, Renewal)> },
     /// It was refused before.
@@ -39,7 +39,7 @@ impl Authority {
             let Made { mut command, names_run, renewal } = match made {
                 Ok(made) => made,
                 Err(violations) => {
-                    steps.push_back(Step::Refused { run_id: None, problem: problem::invalid(violations) });
+                    steps.push_back(CommandState::Refused { run_id: None, problem: problem::invalid(violations) });
                     continue;
                 }
             };
@@ -53,21 +53,21 @@ impl Authority {
                 Ok(()) => {
                     let retry_is_safe = command.request.is_some() || (names_run && command.is_idempotent());
                     queued.push(command);
-                    steps.push_back(Step::Queued { run_id, retry_is_safe, renewal });
+                    steps.push_back(CommandState::Queued { run_id, retry_is_safe, renewal });
                 }
                 Err(problem) => {
                     // What would do later goes with what is behind it on its run.
                     if matches!(problem.code(), Code::Unavailable | Code::ResourceExhausted) {
                         held_up.insert(run_id.clone(), problem.clone());
                     }
-                    steps.push_back(Step::Refused { run_id: Some(run_id), problem });
+                    steps.push_back(CommandState::Refused { run_id: Some(run_id), problem });
                 }
             }
         }
         let mut results = Results::new(full, ANSWER_BYTES_MAX);
         let tell = |answer: Result<Answer, Failure>| {
-            Step::refused_before(&mut steps, &mut results);
-            let Some(Step::Queued { run_id, retry_is_safe, renewal }) = steps.pop_front() else { return };
+            CommandState::refused_before(&mut steps, &mut results);
+            let Some(CommandState::Queued { run_id, retry_is_safe, renewal }) = steps.pop_front() else { return };
             match answer {
                 Ok(answer) => {
                     if let Some((run, renewal)) = renewal {
@@ -81,7 +81,7 @@ impl Authority {
         };
         let told = self.engine.submit_all_for(key, queued, until.deadline, tell).await;
         told.map_err(|failure| failed(failure, true))?;
-        Step::refused_before(&mut steps, &mut results);
+        CommandState::refused_before(&mut steps, &mut results);
         Ok(results.answer())
     }
 
@@ -99,7 +99,7 @@ impl Authority {
     }
 }
 
-impl Step {
+impl CommandState {
     /// Writes the results of the commands that were refused before the next one that is queued.
     fn refused_before(steps: &mut VecDeque<Self>, results: &mut Results) {
         while let Some(Self::Refused { run_id, problem }) =

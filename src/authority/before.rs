@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::task::yield_now;
 
-use super::lists::Read;
+use super::lists::Reached;
 use super::{Authority, unreadable};
 use crate::domain::sides::lifecycles;
 use crate::domain::{Ask, Command, Declared, Event, LedgerEpoch, RedactedPath, Redaction, Revision, RunKey};
@@ -87,7 +87,7 @@ impl Authority {
         else {
             return Ok(());
         };
-        let ((), _turn) = self.turns.read(caller, |_reach| async { Ok(Read::Whole(())) }).await?;
+        let ((), _turn) = self.turns.read(caller, |_reach| async { Ok(Reached::Whole(())) }).await?;
         command.mask_by(&declared);
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Authority {
             let asked = &key;
             let read = |_reach| async move {
                 let page = self.store.run_events(asked, after, events_max, PAGE_BYTES_MAX).await;
-                page.map(Read::Whole).map_err(|error| unreadable("RedactRun", asked, &error))
+                page.map(Reached::Whole).map_err(|error| unreadable("RedactRun", asked, &error))
             };
             let (page, _turn) = self.turns.read(caller, read).await?;
             let Some(last) = page.last() else { break };

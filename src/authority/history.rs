@@ -2,7 +2,7 @@
 
 use prost::Message as _;
 
-use super::lists::{Read, YieldEvery};
+use super::lists::{Reached, YieldEvery};
 use super::{ANSWER_BYTES_MAX, Authority, Call, kept, run_not_found, unreadable};
 use crate::domain::Revision;
 use crate::store::RunAsKept;
@@ -49,7 +49,7 @@ impl Authority {
                 now.map_or(Ok(()), |now| kept(&now.run))?;
             }
             let is_whole = page.len() >= page_size || page.last().is_none_or(|last| last.revision >= run.revision);
-            Ok(if is_whole { Read::Whole(page) } else { Read::Part(page) })
+            Ok(if is_whole { Reached::Whole(page) } else { Reached::Part(page) })
         };
         let (page, _turn) = self.turns.read(call.key, read).await?;
         let (mut bytes, mut yielding) = (0, YieldEvery::default());

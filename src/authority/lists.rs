@@ -60,7 +60,7 @@ impl Authority {
             async move {
                 let page = self.store.list(&query).await.map_err(|error| unlisted("ListRuns", namespace, &error))?;
                 let is_whole = page.next.is_none() || page.runs.len() >= page_size;
-                Ok(if is_whole { Read::Whole(page) } else { Read::Part(page) })
+                Ok(if is_whole { Reached::Whole(page) } else { Reached::Part(page) })
             }
         };
         let (page, _turn) = self.turns.read(key, read).await?;
@@ -99,7 +99,7 @@ impl Authority {
                 counted.suspensions = kinds.suspensions;
                 counted.truncated |= kinds.truncated;
             }
-            Ok(if counted.truncated { Read::Part(counted) } else { Read::Whole(counted) })
+            Ok(if counted.truncated { Reached::Part(counted) } else { Reached::Whole(counted) })
         };
         let (counted, _turn) = self.turns.read(key, count).await?;
         let let_through = |status: &RunStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
@@ -149,7 +149,7 @@ impl Authority {
                     break;
                 }
             }
-            Ok(if counted.truncated { Read::Part(counted) } else { Read::Whole(counted) })
+            Ok(if counted.truncated { Reached::Part(counted) } else { Reached::Whole(counted) })
         };
         let (counted, _turn) = self.turns.read(caller, count).await?;
         Ok(counted)
@@ -208,7 +208,7 @@ pub struct Turns {
 }
 
 /// A read of the store.
-pub(super) enum Read<T> {
+pub(super) enum Reached<T> {
     /// Everything that was asked for.
     Whole(T),
     /// What the read reached.
@@ -235,18 +235,18 @@ impl Turns {
         read: impl Fn(Reach) -> F,
     ) -> Result<(T, Attached), Problem>
     where
-        F: Future<Output = Result<Read<T>, Problem>>,
+        F: Future<Output = Result<Reached<T>, Problem>>,
     {
         let until = Instant::now() + TURN_WAIT_MAX;
         let turn = self.turn(self.reads.turn(caller, TURN_WAIT_MAX).await)?;
-        if let Read::Whole(whole) = attached::with(turn.clone(), read(Reach::Short)).await? {
+        if let Reached::Whole(whole) = attached::with(turn.clone(), read(Reach::Short)).await? {
             return Ok((whole, turn));
         }
         drop(turn);
         let wait_max = until.saturating_duration_since(Instant::now());
         let turn = self.reads.long_turn(caller, wait_max).await.map_err(|_waited| TURN_WAIT_MAX);
         let turn = self.turn(turn)?;
-        let (Read::Whole(read) | Read::Part(read)) = attached::with(turn.clone(), read(Reach::Long)).await?;
+        let (Reached::Whole(read) | Reached::Part(read)) = attached::with(turn.clone(), read(Reach::Long)).await?;
         Ok((read, turn))
     }
 
@@ -351,11 +351,11 @@ mod tests {
         for number in 1..=2 {
             let abandoned = turns.read(connection(number), |_reach| async {
                 working.lock().unwrap().extend(attached::current());
-                pending::<Result<Read<()>, Problem>>().await
+                pending::<Result<Reached<()>, Problem>>().await
             });
             assert!(abandoned.now_or_never().is_none());
         }
-        let ready = async || turns.read(connection(3), async |_reach| Ok(Read::Whole(()))).await;
+        let ready = async || turns.read(connection(3), async |_reach| Ok(Reached::Whole(()))).await;
         let waits: HashSet<String> = [ready().await, ready().await].map(|refused| format!("{refused:?}")).into();
         assert!(waits.iter().all(|refused| refused.contains("OVERLOADED")), "{waits:?}");
         assert_eq!(waits.len(), 2, "callers that are refused together come back apart");

@@ -1,7 +1,7 @@
 //! Reads of one run: its state, with the rows beside it that it is shown with, and the result that a call on it would
 //! have.
 
-use super::lists::Read;
+use super::lists::Reached;
 use super::{Authority, Call, kept, run_not_found, unreadable};
 use crate::domain::check::{check_matrix, check_run, next_phases};
 use crate::domain::{ContentRow, LabelValue, LifecycleFound, LifecycleKey, Run, RunKey};
@@ -138,7 +138,7 @@ impl Authority {
         key: &RunKey,
         asked: &Beside,
     ) -> Result<Result<(Vec<ContentRow>, Attached), StoreError>, Problem> {
-        let read = |_reach| async { Ok(Read::Whole(self.store.beside(key, asked).await)) };
+        let read = |_reach| async { Ok(Reached::Whole(self.store.beside(key, asked).await)) };
         let (rows, turn) = self.turns.read(caller, read).await?;
         Ok(rows.map(|rows| (rows, turn)))
     }

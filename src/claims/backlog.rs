@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::lanes::{Known, Lane, Lanes, News, Taker};
+use super::lanes::{WaitingRun, Lane, Lanes, News, Taker};
 use super::max_running::Counted;
 use super::queue_key::QueueKey;
 use super::room::{AllRoom, CountedRoom, Room};
@@ -142,7 +142,7 @@ impl Backlog {
         }
         self.lanes.remove_elsewhere(&place);
         if waits {
-            self.keep(place, Known::of(run, self.key.label()));
+            self.keep(place, WaitingRun::of(run, self.key.label()));
         } else {
             self.lanes.remove(&place);
         }
@@ -152,7 +152,7 @@ impl Backlog {
     /// or another for all, has read.
     pub(super) fn take(&mut self, taker: Taker<'_>, read_to: &ClaimPlace) -> Option<RunId> {
         let place = self.lanes.oldest(taker).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
-        let (Known { lane, revision }, run_id) = (self.lanes.take(&place)?, place.within.run_id.clone());
+        let (WaitingRun { lane, revision }, run_id) = (self.lanes.take(&place)?, place.within.run_id.clone());
         self.handed_out
             .insert(run_id.clone(), HandedOut { place, lane, revision, feed: self.feed, ready: None, gone: false });
         Some(run_id)
@@ -174,7 +174,7 @@ impl Backlog {
             self.discount(run_id);
         }
         if let Some(lane) = ready.or((outcome == Outcome::Waits && !gone).then_some(lane)) {
-            self.lanes.insert(place, Known { lane, revision });
+            self.lanes.insert(place, WaitingRun { lane, revision });
         }
     }
 
@@ -269,7 +269,7 @@ impl Backlog {
                 continue;
             }
             self.lanes.remove_elsewhere(&place);
-            let known = Known::of(run, self.key.label());
+            let known = WaitingRun::of(run, self.key.label());
             let lane = &known.lane;
             let is_first = !found
                 && lane.is_for(taker)
@@ -299,7 +299,7 @@ impl Backlog {
     }
 
     /// Keeps a run that waits. If there are too many, the last run of all is dropped, and is to be read again.
-    fn keep(&mut self, place: ClaimPlace, run: Known) {
+    fn keep(&mut self, place: ClaimPlace, run: WaitingRun) {
         self.lanes.insert(place, run);
         let too_many = self.lanes.runs().len() > self.runs_max || self.lanes.are_too_much();
         if let Some(last) = self.last().cloned().filter(|_| too_many) {

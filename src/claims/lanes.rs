@@ -49,12 +49,12 @@ impl Lane {
 
 /// A run that waits, as it was at one of its revisions. A page may be older than what the feed has told, and newer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct WaitingRun {
     pub(super) lane: Lane,
     pub(super) revision: Revision,
 }
 
-impl Known {
+impl WaitingRun {
     pub(super) fn of(run: &Run, label: Option<&str>) -> Self {
         Self { lane: Lane::of(run, label), revision: run.revision }
     }
@@ -119,7 +119,7 @@ pub(super) struct Lanes {
     pub(super) counted: Counted,
     pub(super) news: News,
     room: Room,
-    runs: BTreeMap<ClaimPlace, Known>,
+    runs: BTreeMap<ClaimPlace, WaitingRun>,
     /// The priorities of the runs that have one, by which a run is found that was given another.
     priorities: HashMap<RunId, Priority>,
     waiting: BTreeMap<Lane, Waiting>,
@@ -150,7 +150,7 @@ impl Lanes {
     }
 
     /// The runs that wait.
-    pub(super) fn runs(&self) -> &BTreeMap<ClaimPlace, Known> {
+    pub(super) fn runs(&self) -> &BTreeMap<ClaimPlace, WaitingRun> {
         &self.runs
     }
 
@@ -180,7 +180,7 @@ impl Lanes {
     }
 
     /// Keeps a run that waits.
-    pub(super) fn insert(&mut self, place: ClaimPlace, run: Known) {
+    pub(super) fn insert(&mut self, place: ClaimPlace, run: WaitingRun) {
         let lane = &run.lane;
         if let Some(known) = self.runs.get_mut(&place).filter(|known| known.lane == *lane) {
             known.revision = run.revision;
@@ -201,7 +201,7 @@ impl Lanes {
     }
 
     /// Lets a run go. Returns it, if it waited here.
-    pub(super) fn remove(&mut self, place: &ClaimPlace) -> Option<Known> {
+    pub(super) fn remove(&mut self, place: &ClaimPlace) -> Option<WaitingRun> {
         let run = self.runs.remove(place)?;
         let lane = &run.lane;
         if self.priorities.get(&place.within.run_id).copied() == place.priority() {
@@ -236,7 +236,7 @@ impl Lanes {
     }
 
     /// Hands a run out: it counts towards its value.
-    pub(super) fn take(&mut self, place: &ClaimPlace) -> Option<Known> {
+    pub(super) fn take(&mut self, place: &ClaimPlace) -> Option<WaitingRun> {
         let run = self.remove(place)?;
         if let Some(value) = &run.lane.value {
             self.count(value, &place.within.run_id);
@@ -310,7 +310,7 @@ fn weight(place: &ClaimPlace, lane: &Lane) -> usize {
     let texts = TEXT_BYTES + place.within.run_id.len() + text(&lane.value) + text(&lane.owner) + kept;
     let has_priority = place.priority().is_some_and(|priority| !priority.is_none());
     let priority = if has_priority { 2 * size_of::<(RunId, Priority)>() + TEXT_BYTES } else { 0 };
-    (size_of::<(ClaimPlace, Known)>() + size_of::<ClaimPlace>()) * 3 / 2 + texts + priority
+    (size_of::<(ClaimPlace, WaitingRun)>() + size_of::<ClaimPlace>()) * 3 / 2 + texts + priority
 }
 
 /// About the bytes that a shared text takes beside itself: two counters, and what the allocator rounds up.

@@ -15,7 +15,7 @@ use super::room::AllRoom;
 use super::{Failure, Limits};
 use crate::domain::{Filter, LabelValue, Namespace, Priority, RunId, Take};
 use crate::fairness::Turn;
-use crate::feed::hub::Told;
+use crate::feed::hub::SessionStand;
 use crate::store::query::{self, ClaimPage, ClaimPlace, Place, READY_RUNS_MAX, Reach, ReadyOf, RunPage, RunQuery};
 use crate::store::{PAGE_BYTES_MAX, Runs, StoreError, attached};
 
@@ -36,7 +36,7 @@ pub(super) struct Queue {
     backlog: Mutex<Backlog>,
     pub(super) told: Arc<Notify>,
     /// The stand of the watch that tells this queue of events; none while there is none.
-    feed: watch::Sender<Option<Arc<Told>>>,
+    feed: watch::Sender<Option<Arc<SessionStand>>>,
     /// Tells that the claim of a run which was handed out is decided.
     decided: Notify,
     /// The right to read: one claimer reads for all. The value is the beginning of the last whole reading that came to
@@ -57,7 +57,7 @@ impl Queue {
     }
 
     /// A watch tells the queue of events from now on, until the value is dropped.
-    pub(super) fn follows(&self, told: Told) -> impl Drop + use<'_> {
+    pub(super) fn follows(&self, told: SessionStand) -> impl Drop + use<'_> {
         self.feed.send_replace(Some(Arc::new(told)));
         Following(self)
     }
@@ -151,7 +151,7 @@ impl Queue {
             let reading = self.reading.lock().await;
             turn.begins_now();
             let read = self.read(runs, (taker, came), gives_up && !knows_all, &mut walk, reading);
-            if let Read::Whole(candidate) = attached::with(Arc::new(turn), read).await.map_err(Failure::Store)? {
+            if let PageRead::Whole(candidate) = attached::with(Arc::new(turn), read).await.map_err(Failure::Store)? {
                 return Ok(candidate);
             }
         }
@@ -166,7 +166,7 @@ impl Queue {
         sees_all: bool,
         walk: &mut Walk,
         mut whole_since: tokio::sync::MutexGuard<'_, Option<Instant>>,
-    ) -> Result<Read<'_>, StoreError> {
+    ) -> Result<PageRead<'_>, StoreError> {
         loop {
             // Another claimer may have read while this one waited for its turn. The first reading of a queue is a whole one.
             let is_whole = walk.is_whole() || (sees_all && whole_since.is_none() && !walk.goes_on());
@@ -182,26 +182,26 @@ impl Queue {
                 candidate = run_id.map(|run_id| Candidate { queue: self, run_id, is_decided: false });
             }
             if candidate.is_some() {
-                return Ok(Read::Whole(candidate));
+                return Ok(PageRead::Whole(candidate));
             }
             if after != ClaimPlace::end() {
                 walk.read_to(after, news);
-                return Ok(Read::Part);
+                return Ok(PageRead::Part);
             }
             self.backlog().end_walk(taker, news);
             if let Some(begun) = walk.whole_since {
                 let full = self.backlog().full();
                 self.look_for_room(runs, &full).await?;
                 *whole_since = Some(begun);
-                return Ok(Read::Whole(self.known(taker)));
+                return Ok(PageRead::Whole(self.known(taker)));
             }
             if !sees_all || *whole_since > Some(came) {
-                return Ok(Read::Whole(None));
+                return Ok(PageRead::Whole(None));
             }
             *walk = Walk { is_to_be_whole: true, ..Walk::default() };
             // Where nothing was left to be read, this turn has read no page yet.
             if reads {
-                return Ok(Read::Part);
+                return Ok(PageRead::Part);
             }
         }
     }
@@ -232,7 +232,7 @@ impl Queue {
 }
 
 /// What a page brought.
-enum Read<'a> {
+enum PageRead<'a> {
     /// A candidate, or the end.
     Whole(Option<Candidate<'a>>),
     /// There is more to be read.

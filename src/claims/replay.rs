@@ -11,7 +11,7 @@ use crate::domain::sides::claims;
 use crate::domain::{Claimed, Refusal, Request, RunKey};
 use crate::engine;
 use crate::store::query::Reach;
-use crate::store::{Found, StoreError};
+use crate::store::{FoundRun, StoreError};
 
 /// The time for which claims are kept, so that a claimer may ask again.
 const KEPT: Duration = Duration::from_hours(1);
@@ -117,9 +117,9 @@ impl Claims {
         let (mut grants, mut lost) = (Vec::with_capacity(noted.len()), None);
         for ((claimed, if_unreceived), found) in noted.into_iter().zip(runs) {
             let run = match found {
-                Found::Run(read) => Some(read.run),
-                Found::Nothing => None,
-                Found::Left => continue,
+                FoundRun::Run(read) => Some(read.run),
+                FoundRun::Nothing => None,
+                FoundRun::Left => continue,
             };
             match (claims::still_held(&claimed, run.as_ref()), run) {
                 (Ok(()), Some(run)) => grants.push(Grant::new(run.into(), if_unreceived)),

@@ -120,7 +120,7 @@ struct WalkArgs {
 /// What was found of runs that are kept equally long.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Found {
+struct DueRuns {
     namespace: String,
     statuses: Vec<&'static str>,
     keep_ms: u64,
@@ -223,8 +223,8 @@ async fn opened(args: &WalkArgs, beside: &str) -> Result<(Arc<dyn Store>, Vec<Re
 }
 
 /// What there is to be found in a namespace, before anything is.
-fn nothing_yet(namespace: &Namespace, retention: &Retention) -> Vec<Found> {
-    let each = retention.each().into_iter().map(|(keep_ms, statuses)| Found {
+fn nothing_yet(namespace: &Namespace, retention: &Retention) -> Vec<DueRuns> {
+    let each = retention.each().into_iter().map(|(keep_ms, statuses)| DueRuns {
         namespace: namespace.to_string(),
         statuses: statuses.iter().map(|status| status.name()).collect(),
         keep_ms,
@@ -243,7 +243,7 @@ async fn found(
     (mode, mut quiets): (Mode, Quiets),
 ) -> Result<(), Stop> {
     let meant = retentions.iter().filter(|of| is_meant(args, of));
-    let mut found: Vec<Found> = meant.flat_map(|of| nothing_yet(&of.namespace, &of.retention)).collect();
+    let mut found: Vec<DueRuns> = meant.flat_map(|of| nothing_yet(&of.namespace, &of.retention)).collect();
     let only = args.only.as_deref().map(Namespace::from);
     if let Some(only) = only.as_ref().filter(|_| found.is_empty()) {
         return Err(Stop::Usage(format!("--only {only}: there is no such namespace, or it keeps its runs for ever")));
@@ -266,7 +266,7 @@ async fn found(
     tell(&found, &args.format)
 }
 
-fn tell(found: &[Found], format: &Format) -> Result<(), Stop> {
+fn tell(found: &[DueRuns], format: &Format) -> Result<(), Stop> {
     let mut out = Out::new();
     match format.output {
         Output::Json => {
@@ -283,8 +283,8 @@ fn tell(found: &[Found], format: &Format) -> Result<(), Stop> {
     Ok(out.flush()?)
 }
 
-fn row(found: &Found) -> Vec<String> {
-    let Found { namespace, statuses, keep_ms, runs, events, more } = found;
+fn row(found: &DueRuns) -> Vec<String> {
+    let DueRuns { namespace, statuses, keep_ms, runs, events, more } = found;
     let kept = super::namespace::lasting(Duration::from_millis(*keep_ms));
     let plus = if *more { "+" } else { "" };
     vec![namespace.clone(), statuses.join(","), kept, format!("{runs}{plus}"), format!("{events}{plus}")]

@@ -41,12 +41,12 @@ const BEHIND_MICROS: i64 = 30_000_000;
 pub struct CredentialClock<C> {
     machine: C,
     begun: Duration,
-    kept: Mutex<Kept>,
+    kept: Mutex<Leads>,
 }
 
 /// What the looks have found. A lead is by how much a time is ahead of what has passed since some moment, in microseconds.
 #[derive(Debug)]
-struct Kept {
+struct Leads {
     /// The lead of the time that is shown. It only grows.
     shown: i64,
     /// The machine's clock is ahead of what is shown.
@@ -87,7 +87,7 @@ impl<C: Clock> CredentialClock<C> {
     pub fn beside(machine: C) -> Self {
         let begun = machine.elapsed();
         let shown = lead(machine.now(), begun);
-        let kept = Kept { shown, alone: None, agreed: None, is_told_ahead: false, is_told_behind: false };
+        let kept = Leads { shown, alone: None, agreed: None, is_told_ahead: false, is_told_behind: false };
         Self { machine, begun, kept: Mutex::new(kept) }
     }
 
@@ -128,7 +128,7 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-impl Kept {
+impl Leads {
     /// Says once that credentials end before the machine's time comes to it: where they began by a clock that was ahead, good
     /// ones are refused.
     fn tell_behind(&mut self, machine: i64) {

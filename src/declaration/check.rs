@@ -9,12 +9,12 @@ mod ways;
 use std::collections::BTreeSet;
 
 use super::finding::{Finding, quoted, within};
-use super::read::Read;
+use super::read::ReadDeclaration;
 use crate::domain::lifecycle::{Lifecycle, Phase, WordRule};
 use crate::domain::limits::PHASES_MAX;
 
 /// What is wrong with a lifecycle as a whole.
-pub(super) fn check(read: &Read) -> Vec<Finding> {
+pub(super) fn check(read: &ReadDeclaration) -> Vec<Finding> {
     let mut check = Check { read, lifecycle: &read.lifecycle, findings: Vec::new() };
     check.redact_keys();
     check.words();
@@ -37,7 +37,7 @@ pub(super) fn check(read: &Read) -> Vec<Finding> {
 
 /// A lifecycle that is held against the rules.
 struct Check<'a> {
-    read: &'a Read,
+    read: &'a ReadDeclaration,
     lifecycle: &'a Lifecycle,
     findings: Vec<Finding>,
 }

@@ -53,7 +53,7 @@ const BUDGET_LIMIT_MAX: u64 = i64::MAX as u64;
 
 /// What was read.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct ReadDeclaration {
     /// The lifecycle, as far as it could be read. In its lists an empty entry stands for one that could not be read.
     pub(super) lifecycle: Lifecycle,
     /// Everything that is wrong with single values.
@@ -64,7 +64,7 @@ pub(super) struct Read {
     unread: BTreeSet<String>,
 }
 
-impl Read {
+impl ReadDeclaration {
     /// The place of a value; of one that is not there, the first character.
     pub(super) fn at(&self, path: &str) -> At {
         self.places.get(path).copied().unwrap_or(At::START)
@@ -85,8 +85,8 @@ impl Read {
 }
 
 /// Reads a lifecycle from a tree.
-pub(super) fn lifecycle(tree: &Node) -> Read {
-    let mut read = Read::default();
+pub(super) fn lifecycle(tree: &Node) -> ReadDeclaration {
+    let mut read = ReadDeclaration::default();
     let root = Field { path: String::new(), key_at: tree.at, node: tree };
     let Some(fields) = read.fields(&root, KEYS, &["name", "phases"]) else { return read };
     for field in fields {
@@ -95,7 +95,7 @@ pub(super) fn lifecycle(tree: &Node) -> Read {
     read
 }
 
-impl Read {
+impl ReadDeclaration {
     /// Reads what stands at one of the [`KEYS`].
     fn top(&mut self, field: &Field<'_>) {
         match field.path.as_str() {

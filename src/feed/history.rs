@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::yield_now;
 
 use super::fold::Folder;
-use super::pages::{Read, Shared};
+use super::pages::{PageEvent, Shared};
 use super::ring::Stand;
 use super::watch::Watch;
 use super::{Change, Feed, Held, Reader, WatchError};
@@ -80,8 +80,8 @@ impl History {
                 continue;
             }
             let (key, revision) = match read {
-                Read::Event(LoggedEvent { event, .. }) => (&event.key, event.revision),
-                Read::Unreadable { key, revision, .. } => (key, *revision),
+                PageEvent::Event(LoggedEvent { event, .. }) => (&event.key, event.revision),
+                PageEvent::Unreadable { key, revision, .. } => (key, *revision),
             };
             if key.namespace != watch.namespace {
                 stand.pass(place);
@@ -95,10 +95,10 @@ impl History {
                 }
             }
             let folded = match read {
-                Read::Event(LoggedEvent { event, .. }) => {
+                PageEvent::Event(LoggedEvent { event, .. }) => {
                     let following = page.events[*next..].iter().filter_map(|read| match read {
-                        Read::Event(logged) => Some(&logged.event),
-                        Read::Unreadable { .. } => None,
+                        PageEvent::Event(logged) => Some(&logged.event),
+                        PageEvent::Unreadable { .. } => None,
                     });
                     let following = following.filter(|event| event.key.namespace == watch.namespace);
                     match runs.fold(event, following).await {
@@ -107,7 +107,7 @@ impl History {
                         Err(error) => return Err(error.into()),
                     }
                 }
-                Read::Unreadable { error, .. } => Err(StoreError::shared(error)),
+                PageEvent::Unreadable { error, .. } => Err(StoreError::shared(error)),
             };
             match folded {
                 Ok((event, folded)) => {

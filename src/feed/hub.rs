@@ -99,7 +99,7 @@ pub(super) struct Admission {
 }
 
 /// The stand of a session that watches many runs, for whoever relies on what it tells.
-pub struct Told {
+pub struct SessionStand {
     hub: Arc<Hub>,
     id: u64,
     looked: Arc<Notify>,
@@ -387,12 +387,12 @@ impl Admission {
     }
 
     /// The stand of this session.
-    pub(super) fn told(&self) -> Told {
-        Told { hub: self.hub.clone(), id: self.id, looked: self.looked.clone() }
+    pub(super) fn told(&self) -> SessionStand {
+        SessionStand { hub: self.hub.clone(), id: self.id, looked: self.looked.clone() }
     }
 }
 
-impl Told {
+impl SessionStand {
     /// Resolves when the session has told every event that was acknowledged before the call, by any replica. Never
     /// resolves once the session has ended, and late while the log cannot be read.
     pub async fn all(&self) {

@@ -21,12 +21,12 @@ use super::{Change, Generation, Held, LogPlace};
 /// An event of a page: as it was read, or the reason why it cannot be.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are events")]
-pub(super) enum Read {
+pub(super) enum PageEvent {
     Event(LoggedEvent),
     Unreadable { place: LogPlace, key: RunKey, revision: Revision, error: Arc<StoreError> },
 }
 
-impl Read {
+impl PageEvent {
     fn of(read: Result<LoggedEvent, Unreadable>) -> Self {
         match read {
             Ok(logged) => Self::Event(logged),
@@ -59,7 +59,7 @@ pub(super) struct Shared {
     /// The namespace whose events alone are in the page; none: all events are. Of `default`, pages are of the latter
     /// kind.
     of: Option<Namespace>,
-    pub(super) events: Vec<Read>,
+    pub(super) events: Vec<PageEvent>,
     /// The changes that sessions have shown already, by their events. Invariant: the list is empty unless the page is
     /// kept.
     changes: Mutex<Vec<Option<Arc<Change>>>>,
@@ -85,15 +85,15 @@ impl Shared {
         });
         let (as_of, cut) = (if page.cut { last } else { Some(page.as_of) }, page.cut);
         let ends = page.ends;
-        let events: Vec<Read> = page.events.into_iter().map(Read::of).collect();
+        let events: Vec<PageEvent> = page.events.into_iter().map(PageEvent::of).collect();
         let mut end = after.clone();
         if let Some(ends) = &ends {
             end.advance(ends);
         }
-        for (shard, position) in events.iter().map(Read::place) {
+        for (shard, position) in events.iter().map(PageEvent::place) {
             end.set(shard, position.max(end.of(shard)));
         }
-        let weight = events.iter().map(Read::weight).sum();
+        let weight = events.iter().map(PageEvent::weight).sum();
         let (changes, counted) = (Mutex::default(), Mutex::default());
         Self { after, end, of, events, changes, weight, counted, as_of, cut, expired }
     }
@@ -136,11 +136,11 @@ impl Shared {
 /// See the module.
 pub(super) struct Pages {
     bytes_max: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedPages>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct CachedPages {
     /// The generation of all pages.
     generation: Generation,
     /// The pages, the one that was read last at the back.
@@ -149,7 +149,7 @@ struct Kept {
     bytes: usize,
 }
 
-impl Kept {
+impl CachedPages {
     fn push(&mut self, page: &Arc<Shared>) {
         *page.changes() = vec![None; page.events.len()];
         self.bytes += page.weight;

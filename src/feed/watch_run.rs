@@ -95,7 +95,7 @@ impl Feed {
         let feed = self.clone();
         let frames = try_stream! {
             let Self { hub, stop, .. } = &feed;
-            let mut shown = Shown { revision: after, ended: None };
+            let mut shown = ShownRevision { revision: after, ended: None };
             let encoded = feed.encode.run(&run);
             if run.status.is_terminal() {
                 shown.ended = Some(encoded.clone());
@@ -171,13 +171,13 @@ impl Feed {
 }
 
 /// The revision that a watch has shown.
-struct Shown {
+struct ShownRevision {
     revision: Revision,
     /// The run, once it is terminal.
     ended: Option<Bytes>,
 }
 
-impl Shown {
+impl ShownRevision {
     fn frame(&mut self, change: &Change) -> Frame {
         self.revision = change.revision;
         self.ended = change.status.is_terminal().then(|| change.run.clone());

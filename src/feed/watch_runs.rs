@@ -16,7 +16,7 @@ use tokio::time::timeout_at;
 use super::checkpoints::{Passing, Quiet};
 use super::cursor::{Cursor, View, ViewOf};
 use super::history::History;
-use super::hub::Told;
+use super::hub::SessionStand;
 use super::ring::{Next, Stand};
 use super::watch::Watch;
 use super::{Change, Feed, Held, WatchError};
@@ -97,7 +97,7 @@ impl Feed {
         namespace: Namespace,
         filter: Filter,
         begin: Begin,
-    ) -> Result<(Told, impl Stream<Item = Result<Frame, WatchError>> + Send + use<>), WatchError> {
+    ) -> Result<(SessionStand, impl Stream<Item = Result<Frame, WatchError>> + Send + use<>), WatchError> {
         let epoch = self.epoch();
         self.goes_on(epoch)?;
         let filter = Arc::new(filter);

@@ -172,7 +172,7 @@ async fn follow(
 ) {
     let mut ticks = interval(PING_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut known = Known::default();
+    let mut known = SeenHealth::default();
     let mut last_well = Instant::now();
     loop {
         ticks.tick().await;
@@ -226,14 +226,14 @@ async fn probe(backend: &Authority) {
 
 /// The store's health, as last seen. Changes are logged.
 #[derive(Default)]
-struct Known {
+struct SeenHealth {
     /// Whether the store answered; none before the first ping.
     answers: Option<bool>,
     /// The time since which commits fail.
     failing: Option<Instant>,
 }
 
-impl Known {
+impl SeenHealth {
     /// Whether the store answers.
     fn ping(&mut self, ping: Result<Result<(), StoreError>, Elapsed>) -> bool {
         let answers = matches!(ping, Ok(Ok(())));

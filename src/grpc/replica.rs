@@ -8,7 +8,7 @@ use super::transport::{Context, Totals};
 use crate::authority::{Authority, AuthoritySlot};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::Time;
-use crate::memory::Part;
+use crate::memory::MemoryUse;
 use crate::wire::scalars;
 use crate::wire::served::replica_service_server::ReplicaService;
 use runledger_proto::v1;
@@ -88,7 +88,7 @@ impl ReplicaService for Replica {
 
 /// What each part of the process takes.
 #[must_use]
-pub fn memory_parts(totals: &Totals, authority: Option<&Authority>) -> Vec<Part> {
+pub fn memory_parts(totals: &Totals, authority: Option<&Authority>) -> Vec<MemoryUse> {
     let mut parts = vec![totals.memory().base()];
     parts.extend(totals.parts());
     parts.extend(authority.map(Authority::memory).into_iter().flatten());
@@ -96,6 +96,6 @@ pub fn memory_parts(totals: &Totals, authority: Option<&Authority>) -> Vec<Part>
     parts
 }
 
-fn shown(Part { name, bytes, bytes_max }: Part) -> v1::MemoryPart {
+fn shown(MemoryUse { name, bytes, bytes_max }: MemoryUse) -> v1::MemoryPart {
     v1::MemoryPart { name: name.to_owned(), bytes: bytes as u64, bytes_max: bytes_max.unwrap_or(0) as u64 }
 }

@@ -305,11 +305,11 @@ pub(super) fn try_event(columns: EventColumns) -> Result<Event, Box<(EventColumn
 /// [`StoreError::Corrupt`].
 pub fn read_keyframe(key: &RunKey, keyframe: &str) -> Result<Run, StoreError> {
     #[derive(Deserialize)]
-    struct Kept {
+    struct KeptKeyframe {
         run: Run,
         metadata: Metadata,
     }
-    let Kept { mut run, metadata } = read("run_events", "keyframe", key, keyframe)?;
+    let KeptKeyframe { mut run, metadata } = read("run_events", "keyframe", key, keyframe)?;
     run.metadata = metadata;
     Ok(run)
 }

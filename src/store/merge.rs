@@ -10,7 +10,7 @@ type Place = (Time, Shard, Position);
 
 /// The events that one shard has after its position, in order.
 #[derive(Debug)]
-pub(super) struct Part<T> {
+pub(super) struct ShardEvents<T> {
     pub(super) shard: Shard,
     pub(super) events: Vec<(Position, T)>,
     /// Whether the shard may have more.
@@ -21,9 +21,9 @@ pub(super) struct Part<T> {
 /// that, an event of the cut shard may be missing in front of one that is here.
 ///
 /// The events of a shard stay in their order, whatever times they bear.
-fn merged<T>(parts: Vec<Part<T>>, happened: impl Fn(&T) -> Time) -> (Vec<(Place, T)>, bool) {
+fn merged<T>(parts: Vec<ShardEvents<T>>, happened: impl Fn(&T) -> Time) -> (Vec<(Place, T)>, bool) {
     let (mut end, mut events): (Option<Place>, Vec<(Place, T)>) = (None, Vec::new());
-    for Part { shard, events: of_shard, cut } in parts {
+    for ShardEvents { shard, events: of_shard, cut } in parts {
         let mut newest = Time::from_micros(i64::MIN);
         for (position, event) in of_shard {
             newest = newest.max(happened(&event));
@@ -39,14 +39,14 @@ fn merged<T>(parts: Vec<Part<T>>, happened: impl Fn(&T) -> Time) -> (Vec<(Place,
 }
 
 /// The page of one namespace's events that the shards' parts make, in a snapshot with these ends.
-pub(super) fn page_of(as_of: Time, parts: Vec<Part<EventColumns>>, ends: Positions) -> Page {
+pub(super) fn page_of(as_of: Time, parts: Vec<ShardEvents<EventColumns>>, ends: Positions) -> Page {
     let page = page(as_of, parts);
     Page { ends: (!page.cut).then_some(ends), ..page }
 }
 
 /// The page that the shards' parts make, read at this time.
-pub(super) fn page(as_of: Time, parts: Vec<Part<EventColumns>>) -> Page {
-    let read = |Part { shard, events, cut }: Part<EventColumns>| {
+pub(super) fn page(as_of: Time, parts: Vec<ShardEvents<EventColumns>>) -> Page {
+    let read = |ShardEvents { shard, events, cut }: ShardEvents<EventColumns>| {
         let events = events.into_iter().map(|(position, columns)| {
             let event = json::try_event(columns).map(|event| LoggedEvent { shard, position, event });
             let event = event.map_err(|unreadable| {
@@ -55,7 +55,7 @@ pub(super) fn page(as_of: Time, parts: Vec<Part<EventColumns>>) -> Page {
             });
             (position, event)
         });
-        Part { shard, events: events.collect(), cut }
+        ShardEvents { shard, events: events.collect(), cut }
     };
     let (events, cut) = merged(parts.into_iter().map(read).collect(), |event| match event {
         Ok(LoggedEvent { event, .. }) => event.at.plus_micros(event.steady_ahead_micros),
@@ -69,12 +69,12 @@ pub(super) fn page(as_of: Time, parts: Vec<Part<EventColumns>>) -> Page {
 mod tests {
     use super::*;
 
-    fn part(shard: u16, times: &[i64], cut: bool) -> Part<i64> {
+    fn part(shard: u16, times: &[i64], cut: bool) -> ShardEvents<i64> {
         let events = times.iter().zip(1..).map(|(at, position)| (position, *at));
-        Part { shard: Shard(shard), events: events.collect(), cut }
+        ShardEvents { shard: Shard(shard), events: events.collect(), cut }
     }
 
-    fn times(parts: Vec<Part<i64>>) -> (Vec<i64>, bool) {
+    fn times(parts: Vec<ShardEvents<i64>>) -> (Vec<i64>, bool) {
         let (events, cut) = merged(parts, |at| Time::from_micros(*at));
         (events.into_iter().map(|(_, at)| at).collect(), cut)
     }

@@ -17,7 +17,7 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::{Due, Purged, Retained, Walk, Walked};
 use super::{
-    ChangeError, Clocks, CommitError, Commits, Description, Found, Ledger, Lifecycles, Namespaces, OfLedger, Page,
+    ChangeError, Clocks, CommitError, Commits, Description, FoundRun, Ledger, Lifecycles, Namespaces, OfLedger, Page,
     PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::{
@@ -25,7 +25,7 @@ use crate::domain::{
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
     PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard, Time,
 };
-use crate::memory::Part;
+use crate::memory::MemoryUse;
 
 /// A store, or one of its paths, and the number of calls of each method.
 pub struct Observed<S: ?Sized> {
@@ -51,7 +51,7 @@ impl<S: ?Sized> Observed<S> {
 macro_rules! observed {
     ($($path:ident {
         $(fn $told:ident($($tells:ident: $Told:ty),*) $(-> $Answer:ty)?;)*
-        $(async fn $asked:ident($($asks:ident: $Asked:ty),*) $(-> $Found:ty)? $(as $call:ident)?;)*
+        $(async fn $asked:ident($($asks:ident: $Asked:ty),*) $(-> $FoundRun:ty)? $(as $call:ident)?;)*
     })*) => {
         $(#[async_trait]
         impl<S: $path + ?Sized> $path for Observed<S> {
@@ -59,7 +59,7 @@ macro_rules! observed {
                 self.inner.$told($($tells),*)
             })*
 
-            $(async fn $asked(&self, $($asks: $Asked),*) $(-> $Found)? {
+            $(async fn $asked(&self, $($asks: $Asked),*) $(-> $FoundRun)? {
                 $(self.calls.count(Call::$call);)?
                 self.inner.$asked($($asks),*).await
             })*

@@ -31,7 +31,7 @@ macro_rules! store_paths {
             }
             Runs {
                 async fn run(key: &RunKey) -> Result<Option<Run>, StoreError> as Run;
-                async fn runs(keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> as Runs;
+                async fn runs(keys: &[RunKey], bytes_max: usize) -> Result<Vec<FoundRun>, StoreError> as Runs;
                 async fn runs_at(wanted: &[(RunKey, Revision)]) -> Result<Vec<Option<Run>>, StoreError> as RunsAt;
                 async fn beside(key: &RunKey, asked: &Beside) -> Result<Vec<ContentRow>, StoreError> as Beside;
                 async fn list(query: &RunQuery) -> Result<RunPage, StoreError> as List;
@@ -77,7 +77,7 @@ macro_rules! store_paths {
             }
             Store {
                 fn describe() -> Description;
-                fn memory() -> Vec<Part>;
+                fn memory() -> Vec<MemoryUse>;
                 fn pools() -> Vec<PoolUse>;
                 async fn statistics() -> Result<Statistics, StoreError> as Statistics;
                 async fn look_at_past() -> Result<(), StoreError> as LookAtPast;

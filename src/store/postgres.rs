@@ -75,7 +75,7 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::Walked;
 use super::{
-    Clocks, CommitError, Commits, Description, Found, Ledger, OfLedger, Page, PoolUse, RunLog, Runs, Statistics, Store,
+    Clocks, CommitError, Commits, Description, FoundRun, Ledger, OfLedger, Page, PoolUse, RunLog, Runs, Statistics, Store,
     StoreError, Unsettled, Upkeep,
 };
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
@@ -83,7 +83,7 @@ use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Priority, Renewal,
     Revision, Run, RunId, RunKey, Shard, Time,
 };
-use crate::memory::Part;
+use crate::memory::MemoryUse;
 
 impl PostgresStore {
     fn shard_of(&self, key: &RunKey) -> Shard {
@@ -204,7 +204,7 @@ impl Runs for PostgresStore {
         read::run(&self.commits.sessions, self.shard_of(key), key).await
     }
 
-    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> {
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<FoundRun>, StoreError> {
         let CommitPath { sessions, uptime, hints, .. } = &self.commits;
         read::runs(sessions, uptime, hints.held(), keys, bytes_max, |key| self.shard_of(key)).await
     }
@@ -319,12 +319,12 @@ impl Store for PostgresStore {
         self.description.clone()
     }
 
-    fn memory(&self) -> Vec<Part> {
+    fn memory(&self) -> Vec<MemoryUse> {
         let (bytes, bytes_max) = self.commits.hints.bytes();
         let (declared, declared_max) = self.commits.hints.lifecycles().bytes();
         vec![
-            Part { name: "hints", bytes, bytes_max: Some(bytes_max) },
-            Part { name: "lifecycles", bytes: declared, bytes_max: Some(declared_max) },
+            MemoryUse { name: "hints", bytes, bytes_max: Some(bytes_max) },
+            MemoryUse { name: "lifecycles", bytes: declared, bytes_max: Some(declared_max) },
         ]
     }
 

@@ -198,13 +198,13 @@ pub trait Purges: OfLedger {
 
 /// Collects what a step comes by, within its limits: for both stores.
 #[derive(Debug, Default)]
-pub(super) struct Step {
+pub(super) struct StepSoFar {
     due: Due,
     looked_at: usize,
     events: u64,
 }
 
-impl Step {
+impl StepSoFar {
     /// A step from a position on.
     pub(super) fn after(position: Position) -> Self {
         Self { due: Due { upto: position, ..Due::default() }, ..Self::default() }

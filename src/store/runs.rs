@@ -27,7 +27,7 @@ impl RunAsKept {
 
 /// One of several runs that were asked for together.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum FoundRun {
     /// The run.
     Run(Box<RunAsKept>),
     /// There is no such run.
@@ -53,7 +53,7 @@ pub trait Runs: OfLedger {
     /// # Errors
     ///
     /// The store cannot be read, or one of the runs.
-    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError>;
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<FoundRun>, StoreError>;
 
     /// Runs as they were right after one of their events each; none for a run that has no such event. At most 31 events
     /// are folded for each, from the last keyframe before it.

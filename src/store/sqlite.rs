@@ -59,7 +59,7 @@ use super::plan::Plan;
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::Walked;
 use super::{
-    Clocks, CommitError, Commits, Description, Found, Ledger, OfLedger, OpenError, Page, PoolUse, RunLog, Runs,
+    Clocks, CommitError, Commits, Description, FoundRun, Ledger, OfLedger, OpenError, Page, PoolUse, RunLog, Runs,
     Statistics, Store, StoreError, Unsettled, Upkeep,
 };
 use crate::clock::Clock;
@@ -68,7 +68,7 @@ use crate::domain::{
     Claimed, Command, ContentRow, Decide, Decided, Event, Filter, LabelValue, Namespace, Positions, Priority, Renewal,
     Revision, Run, RunId, RunKey, Shard, Time,
 };
-use crate::memory::Part;
+use crate::memory::MemoryUse;
 pub use inspect::SqliteInspect;
 pub use store::SqliteStore;
 use uptime::UptimeClock;
@@ -284,7 +284,7 @@ impl Runs for SqliteStore {
         self.connections.read(move |connection| read::run(connection, shard, &key)).await?
     }
 
-    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> {
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<FoundRun>, StoreError> {
         let keys: Vec<_> = keys.iter().map(|key| (self.shard_of(key), key.clone())).collect();
         let clock = self.clock.clone();
         self.connections.read(move |connection| read::runs(connection, &keys, bytes_max, &clock)).await?
@@ -451,9 +451,9 @@ impl Store for SqliteStore {
         self.description.clone()
     }
 
-    fn memory(&self) -> Vec<Part> {
+    fn memory(&self) -> Vec<MemoryUse> {
         let (bytes, bytes_max) = self.versions.bytes();
-        vec![Part { name: "lifecycles", bytes, bytes_max: Some(bytes_max) }]
+        vec![MemoryUse { name: "lifecycles", bytes, bytes_max: Some(bytes_max) }]
     }
 
     fn pools(&self) -> Vec<PoolUse> {

@@ -10,7 +10,7 @@ use crate::domain::steady::STEP_MIN_MICROS;
 
 /// What is kept of the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct Kept {
+pub(in crate::store) struct KeptSteady {
     /// The time until which it surely ran, by itself.
     pub(in crate::store) alive_at: Time,
     /// By how much it was ahead of the store's clock then, in microseconds.
@@ -19,7 +19,7 @@ pub(in crate::store) struct Kept {
     pub(in crate::store) since: Time,
 }
 
-impl Kept {
+impl KeptSteady {
     /// The steady clock of a server that finds nobody else serving, when the store's clock shows this time. It is never before
     /// where it was: a clock that was set back while nobody served tells nothing of the time that passed.
     pub(in crate::store) fn resumed(&self, clock: Time) -> Time {
@@ -27,7 +27,7 @@ impl Kept {
     }
 }
 
-impl Kept {
+impl KeptSteady {
     /// The time for which nobody served until this one, as far as the clock says; none where nobody ever did.
     pub(in crate::store) fn unattended(&self, clock: Time) -> Duration {
         let never = self.alive_at <= Time::from_micros(0);
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn no_start_sets_the_steady_clock_back() {
         let time = Time::from_micros;
-        let kept = Kept { alive_at: time(1_000), ahead: 100, since: time(0) };
+        let kept = KeptSteady { alive_at: time(1_000), ahead: 100, since: time(0) };
         assert_eq!(kept.resumed(time(5_000)), time(5_100), "the time away has passed");
         assert_eq!(kept.resumed(time(400)), time(1_000), "the clock was set back meanwhile");
     }

@@ -113,7 +113,7 @@ impl Collector {
     }
 
     /// What sends metrics. Must be called within the runtime, which carries the connection.
-    pub(super) fn metrics(&self) -> Result<Told<MetricExporter>, NoCollector> {
+    pub(super) fn metrics(&self) -> Result<LoggedExporter<MetricExporter>, NoCollector> {
         let (tls, headers, endpoint) = self.checked()?;
         let exporter = MetricExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(self.timeout);
         let exporter = exporter.with_metadata(headers).with_temporality(Temporality::Cumulative);
@@ -121,11 +121,11 @@ impl Collector {
             Some(tls) => exporter.with_tls_config(tls),
             None => exporter,
         };
-        Ok(Told::of("metrics", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
+        Ok(LoggedExporter::of("metrics", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
     }
 
     /// What sends spans. Must be called within the runtime.
-    pub(super) fn spans(&self) -> Result<Told<SpanExporter>, NoCollector> {
+    pub(super) fn spans(&self) -> Result<LoggedExporter<SpanExporter>, NoCollector> {
         let (tls, headers, endpoint) = self.checked()?;
         let exporter = SpanExporter::builder().with_tonic().with_endpoint(endpoint).with_timeout(self.timeout);
         let exporter = exporter.with_metadata(headers);
@@ -133,19 +133,19 @@ impl Collector {
             Some(tls) => exporter.with_tls_config(tls),
             None => exporter,
         };
-        Ok(Told::of("spans", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
+        Ok(LoggedExporter::of("spans", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
     }
 }
 
 /// An exporter whose failures are logged now and then. The SDK would leave them unsaid.
 #[derive(Debug)]
-pub(super) struct Told<E> {
+pub(super) struct LoggedExporter<E> {
     what: &'static str,
     exporter: E,
     said: LogThrottle,
 }
 
-impl<E> Told<E> {
+impl<E> LoggedExporter<E> {
     fn of(what: &'static str, exporter: E) -> Self {
         Self { what, exporter, said: LogThrottle::default() }
     }
@@ -166,7 +166,7 @@ fn admitted() -> OTelSdkResult {
     clock::admit().map_err(OTelSdkError::InternalFailure)
 }
 
-impl trace::SpanExporter for Told<SpanExporter> {
+impl trace::SpanExporter for LoggedExporter<SpanExporter> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         self.tell(match admitted() {
             Ok(()) => self.exporter.export(batch).await,
@@ -183,7 +183,7 @@ impl trace::SpanExporter for Told<SpanExporter> {
     }
 }
 
-impl PushMetricExporter for Told<MetricExporter> {
+impl PushMetricExporter for LoggedExporter<MetricExporter> {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         self.tell(match admitted() {
             Ok(()) => self.exporter.export(metrics).await,

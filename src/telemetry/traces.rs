@@ -137,17 +137,17 @@ pub fn commit(calls: &[Span], id: &impl fmt::Display, shard: u16, commands: usiz
 /// The span of a part of what is done [`within`] a span; none where nothing is recorded. It ends when it is
 /// dropped.
 #[must_use]
-pub fn part(name: &'static str) -> Option<Part> {
+pub fn part(name: &'static str) -> Option<PartSpan> {
     let span = current()?.span?;
     let tracing = TRACING.get()?;
-    Some(Part(Span(span.0.with_span(SpanBuilder::from_name(name).start_with_context(&tracing.tracer, &span.0)))))
+    Some(PartSpan(Span(span.0.with_span(SpanBuilder::from_name(name).start_with_context(&tracing.tracer, &span.0)))))
 }
 
 /// See [`part`].
 #[derive(Debug)]
-pub struct Part(Span);
+pub struct PartSpan(Span);
 
-impl Drop for Part {
+impl Drop for PartSpan {
     fn drop(&mut self) {
         self.0.0.span().end();
     }

@@ -13,7 +13,7 @@ use crate::domain::ids::{self, Shard};
 use crate::domain::{Refusal, Renewal, RunKey, renewal};
 use crate::fairness::{CallerKey, Share, Shares};
 use crate::store::leases::Renewed;
-use crate::store::{Found, Ledger, Runs, StoreError, Upkeep};
+use crate::store::{FoundRun, Ledger, Runs, StoreError, Upkeep};
 use crate::tasks::Supervisor;
 use crate::telemetry::record;
 
@@ -187,9 +187,9 @@ impl Renewals {
                 Err(_elapsed) => return why,
             };
             let read = found.into_iter().map_while(|found| match found {
-                Found::Run(read) => Some(Some(read.run)),
-                Found::Nothing => Some(None),
-                Found::Left => None,
+                FoundRun::Run(read) => Some(Some(read.run)),
+                FoundRun::Nothing => Some(None),
+                FoundRun::Left => None,
             });
             for run in read.collect::<Vec<_>>() {
                 let (key, renewal) = &refused[why.len()];

@@ -35,7 +35,7 @@ struct Content {
     #[prost(uint32, tag = "2")]
     view: u32,
     #[prost(message, optional, tag = "3")]
-    shown: Option<Shown>,
+    shown: Option<PlaceMessage>,
     /// Of a view of all runs. Cursors of releases before 0.8 have none, as where nothing was ever purged.
     #[prost(message, repeated, tag = "4")]
     walked: Vec<Walk>,
@@ -50,7 +50,7 @@ struct Walk {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Shown {
+struct PlaceMessage {
     #[prost(sfixed64, tag = "1")]
     started_at: i64,
     #[prost(string, tag = "2")]
@@ -66,7 +66,7 @@ pub fn encode(cursor: &Cursor, seals: &Seals, namespace: &str) -> String {
         Some(ViewOf::All) => 2,
     };
     let shown = cursor.view.as_ref().and_then(|view| view.shown.as_ref());
-    let shown = shown.map(|place| Shown { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
+    let shown = shown.map(|place| PlaceMessage { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
     let walked = cursor.view.iter().flat_map(|view| view.walked.pairs());
     let walked = walked.map(|(keep_ms, digest)| Walk { keep_ms, digest }).collect();
     let content = Content { positions: cursor.positions.to_vec(), view, shown, walked };

@@ -239,7 +239,7 @@ impl ClaimNext {
     /// format is frozen: the digest is compared with digests in the ledger.
     fn digest(&self, caller: &Caller) -> [u8; 32] {
         #[derive(Serialize)]
-        struct Asked<'a> {
+        struct DigestedQuery<'a> {
             rpc: &'static str,
             acting_agent: Option<&'a str>,
             task_thread_id: Option<&'a str>,
@@ -269,7 +269,7 @@ impl ClaimNext {
             max_runs: Option<usize>,
         }
         let Self { filter, lease_ttl_ms, max_running, max_runs, .. } = self;
-        let asked = Asked {
+        let asked = DigestedQuery {
             rpc: "ClaimNextRun",
             acting_agent: caller.principal.agent_id.as_deref(),
             task_thread_id: filter.task_thread_id.as_deref(),

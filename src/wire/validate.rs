@@ -17,7 +17,7 @@ const EXCERPT_BYTES_MAX: usize = 64;
 /// The violations that were found in a request.
 #[derive(Debug, Default)]
 pub(super) struct Violations {
-    found: Vec<Found>,
+    found: Vec<FoundFault>,
     /// Those that stand, and those of values that may be masked.
     counts: [usize; 2],
     /// Of values that are above their limits as they were sent: they stand unless a lifecycle masks enough of them.
@@ -25,7 +25,7 @@ pub(super) struct Violations {
 }
 
 #[derive(Debug)]
-enum Found {
+enum FoundFault {
     Stands(Violation),
     /// A value that no JSON has, and its path as far as no value may be masked that it leads into.
     Unfit(Violation, String),
@@ -36,7 +36,7 @@ impl Violations {
     pub(super) fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
         if !self.is_full() {
             self.counts[0] += 1;
-            self.found.push(Found::Stands(Violation::new(field, description)));
+            self.found.push(FoundFault::Stands(Violation::new(field, description)));
         }
     }
 
@@ -50,12 +50,12 @@ impl Violations {
     pub(super) fn unfit(&mut self, field: String, description: &str, within: Vec<String>, shown: String) {
         if self.counts[1] < VIOLATIONS_MAX {
             let violation = Violation { within: Some(within), ..Violation::new(field, description) };
-            self.found.push(Found::Unfit(violation, shown));
+            self.found.push(FoundFault::Unfit(violation, shown));
         } else if !self.is_full_of_unfit() {
             // What is not noted must not be taken: this stands whatever is masked.
             let description = format!("is one of more than {VIOLATIONS_MAX} values that no JSON has");
             let violation = Violation { within: Some(Vec::new()), ..Violation::new(shown.clone(), description) };
-            self.found.push(Found::Unfit(violation, shown));
+            self.found.push(FoundFault::Unfit(violation, shown));
         }
         self.counts[1] += 1;
     }
@@ -83,10 +83,10 @@ impl Violations {
     pub(super) fn settle_but_oversize<T>(self, value: T) -> Result<(T, Vec<Violation>), Vec<Violation>> {
         let Self { found, counts: [standing, _], oversize } = self;
         let found = found.into_iter().map(|found| match found {
-            Found::Stands(violation) => violation,
-            Found::Unfit(violation, _) if standing == 0 => violation,
+            FoundFault::Stands(violation) => violation,
+            FoundFault::Unfit(violation, _) if standing == 0 => violation,
             // Nobody will know whether the path leads into a value that is to be masked.
-            Found::Unfit(violation, shown) => Violation { field: shown, within: None, ..violation },
+            FoundFault::Unfit(violation, shown) => Violation { field: shown, within: None, ..violation },
         });
         let found: Vec<Violation> = found.chain(oversize).collect();
         if standing == 0 { Ok((value, found)) } else { Err(found) }

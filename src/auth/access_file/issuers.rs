@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{Place, RawGrant};
+use super::{FaultPlace, RawGrant};
 use crate::auth::grant::is_name;
 use crate::auth::jwks::{KeySource, KeyUrl, Trust};
 use crate::auth::jwt::{AUDIENCE, Issuer, SERVICE_ACCOUNT};
@@ -46,7 +46,7 @@ struct Subject {
     grants: Vec<RawGrant>,
 }
 
-pub(super) fn issuer(place: &mut Place<'_>, raw: IssuerEntry, cluster: Option<&str>) -> Option<IssuerRule> {
+pub(super) fn issuer(place: &mut FaultPlace<'_>, raw: IssuerEntry, cluster: Option<&str>) -> Option<IssuerRule> {
     let named = raw.name.as_deref().or(if raw.kubernetes { cluster } else { None });
     if named.is_none() && !raw.kubernetes {
         return place.wrong("issuer must be the `iss` of its tokens");
@@ -91,7 +91,7 @@ struct Keys {
 impl Keys {
     fn of_issuer(
         self,
-        place: &mut Place<'_>,
+        place: &mut FaultPlace<'_>,
         name: Option<&str>,
         is_cluster: bool,
         audience: Vec<String>,
@@ -128,7 +128,7 @@ impl Keys {
     }
 }
 
-fn subject(place: &mut Place<'_>, raw: Subject) -> Option<SubjectRule> {
+fn subject(place: &mut FaultPlace<'_>, raw: Subject) -> Option<SubjectRule> {
     let name = match Pattern::parse(&raw.name) {
         Some(pattern) => Some(pattern),
         None => place.wrong(format!("subject `{}`: expected a name, name* or *", raw.name)),

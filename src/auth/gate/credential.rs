@@ -45,14 +45,14 @@ impl fmt::Debug for Credential {
 }
 
 /// What a call shows.
-pub(super) enum Shown<'a> {
+pub(super) enum ShownCredential<'a> {
     /// A credential.
     Credential(Credential),
     /// A signed token, which has proven nothing yet.
     Jwt(&'a [u8]),
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ShownCredential<'a> {
     /// What a call shows, if it shows anything. A token names the caller, also on a connection with a certificate, which
     /// [must be good as well](Credential::beside).
     pub(super) fn of(

@@ -45,10 +45,10 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     pairs.iter().map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_str(value).unwrap())).collect()
 }
 
-fn asked<'a>(path: &str, headers: &'a HeaderMap) -> Asked<'a> {
+fn asked<'a>(path: &str, headers: &'a HeaderMap) -> GatedCall<'a> {
     let is_open = path.starts_with("/grpc.");
     let access = if is_open { Some(Access::Open) } else { methods::of(path).map(|method| method.access) };
-    Asked { access, headers, certificate: None, lasts: false }
+    GatedCall { access, headers, certificate: None, lasts: false }
 }
 
 fn look(gate: &Gate, method: &str, pairs: &[(&'static str, &str)]) -> Result<Admitted, Denied> {
@@ -114,12 +114,12 @@ fn a_bad_token_does_not_fall_back_to_a_good_certificate_and_a_good_one_names_the
     let (gate, _) = gate(rules.unwrap());
     let certificate = Some(Certificate { name: "by-certificate", issuer: "CN=ca" });
     let look = |pairs: &[(&'static str, &str)]| {
-        gate.look(Asked { certificate, ..asked("/runledger.v1.RunService/GetRun", &headers(pairs)) })
+        gate.look(GatedCall { certificate, ..asked("/runledger.v1.RunService/GetRun", &headers(pairs)) })
     };
     // A prober that must show some certificate is let in without a rule for it.
     let health = |certificate, pairs: &[(&'static str, &str)]| {
         let headers = headers(pairs);
-        let probe = Asked { certificate, ..asked("/grpc.health.v1.Health/Check", &headers) };
+        let probe = GatedCall { certificate, ..asked("/grpc.health.v1.Health/Check", &headers) };
         matches!(gate.look(probe), Looked::Admitted(_))
     };
     let unknown = Some(Certificate { name: "a-prober", issuer: "CN=ca" });
@@ -147,7 +147,7 @@ async fn a_good_token_does_not_let_in_a_certificate_that_names_nobody() {
         let certificate = Some(Certificate { name, issuer: "CN=ca" });
         let path = if lasts { "WatchRuns" } else { "GetRun" };
         let path = format!("/runledger.v1.RunService/{path}");
-        gate.look(Asked { certificate, lasts, ..asked(&path, &headers) })
+        gate.look(GatedCall { certificate, lasts, ..asked(&path, &headers) })
     };
     for lasts in [false, true] {
         assert!(matches!(asks(&gate, "worker-1", lasts), Looked::Admitted(_)));
@@ -163,7 +163,7 @@ async fn a_good_token_does_not_let_in_a_certificate_that_names_nobody() {
     assert_eq!(denied, BadCredential::Certificate("worker-1".to_owned()).into(), "its certificate names nobody now");
     let certificate = Some(Certificate { name: "nobody", issuer: "CN=ca" });
     let headers_alone = HeaderMap::new();
-    let alone = gate.look(Asked { certificate, ..asked("/runledger.v1.RunService/GetRun", &headers_alone) });
+    let alone = gate.look(GatedCall { certificate, ..asked("/runledger.v1.RunService/GetRun", &headers_alone) });
     let Looked::Denied(denied) = alone else { panic!("a certificate that names nobody") };
     assert_eq!(denied, BadCredential::UnknownCertificate("nobody".to_owned()).into());
     // Where certificates name nobody at all, one let the connection in, and no more.
@@ -235,7 +235,7 @@ async fn a_clock_that_is_set_brings_no_ended_token_back_and_refuses_no_good_one(
     assert!(after(1, 7_200).is_ok(), "ahead for a moment");
     let headers = headers(&token);
     let Looked::Admitted(waits) =
-        gate.look(Asked { lasts: true, ..asked("/runledger.v1.RunService/WaitRun", &headers) })
+        gate.look(GatedCall { lasts: true, ..asked("/runledger.v1.RunService/WaitRun", &headers) })
     else {
         panic!("good")
     };
@@ -257,7 +257,7 @@ async fn new_rules_end_what_they_do_not_let_in_and_nothing_else() {
     let (gate, _) = gate(file(&[("rl_a", "", READER), ("rl_b", "", READER), ("rl_c", "", READER)]));
     let session = |token: &str| {
         let headers = headers(&[("authorization", &format!("Bearer {token}"))]);
-        let watches = Asked { lasts: true, ..asked("/runledger.v1.RunService/WatchRuns", &headers) };
+        let watches = GatedCall { lasts: true, ..asked("/runledger.v1.RunService/WatchRuns", &headers) };
         let Looked::Admitted(admitted) = gate.look(watches) else { panic!("{token}") };
         admitted.session.unwrap()
     };
@@ -280,7 +280,7 @@ async fn a_claim_that_waits_ends_where_its_caller_may_write_other_runs_by_new_ru
         let agent = agent.map(|agent| ("runledger-agent-id", agent));
         let all: Vec<(&str, &str)> = std::iter::once(("authorization", bearer.as_str())).chain(agent).collect();
         let headers = headers(&all);
-        let waits = Asked { lasts: true, ..asked("/runledger.v1.RunService/ClaimNextRun", &headers) };
+        let waits = GatedCall { lasts: true, ..asked("/runledger.v1.RunService/ClaimNextRun", &headers) };
         let Looked::Admitted(admitted) = gate.look(waits) else { panic!("{token}") };
         admitted.session.unwrap()
     };
@@ -296,7 +296,7 @@ fn sessions_that_have_gone_take_no_room() {
     let (gate, _) = gate(file(&[("rl_a", "", READER)]));
     let headers = headers(&[("authorization", "Bearer rl_a")]);
     for _ in 0..1_000 {
-        let _gone = gate.look(Asked { lasts: true, ..asked("/runledger.v1.RunService/WaitRun", &headers) });
+        let _gone = gate.look(GatedCall { lasts: true, ..asked("/runledger.v1.RunService/WaitRun", &headers) });
     }
     let Gate(Some(checked)) = &gate else { panic!("not open") };
     assert!(checked.sessions.lock().len() <= 2);

@@ -73,7 +73,7 @@ pub(super) enum FetchFailed {
 pub(super) async fn fetch(url: &KeyUrl, trust: &Trust) -> Result<Vec<u8>, FetchFailed> {
     let read = {
         let (trust, https) = (trust.clone(), url.is_https());
-        move || Read::files(&trust, https)
+        move || TrustFiles::files(&trust, https)
     };
     let read = tokio::task::spawn_blocking(read).await.map_err(|lost| FetchFailed::Connect(lost.into()))??;
     let tcp = TcpStream::connect((url.host(), url.port())).await.map_err(FetchFailed::Connect)?;
@@ -89,12 +89,12 @@ pub(super) async fn fetch(url: &KeyUrl, trust: &Trust) -> Result<Vec<u8>, FetchF
 }
 
 /// The content of the files of trust. There is no `Debug`: the token is in it.
-struct Read {
+struct TrustFiles {
     tls: Option<Arc<ClientConfig>>,
     authorization: Option<HeaderValue>,
 }
 
-impl Read {
+impl TrustFiles {
     fn files(trust: &Trust, https: bool) -> Result<Self, FetchFailed> {
         let tls = if https { Some(tls(trust)?) } else { None };
         let authorization = trust.bearer_token_file.as_deref().map(|path| {

@@ -38,7 +38,7 @@ fn first_reason(skipped: &[Skipped]) -> String {
 
 /// The outcome of a search for a key.
 #[derive(Debug)]
-pub enum Found {
+pub enum KeySearch {
     /// The key.
     Key(Arc<Key>),
     /// No key has this id; or, where no id was told, no key has this algorithm.
@@ -102,17 +102,17 @@ impl KeySet {
     /// The key of an id and an algorithm. Without an id, the algorithm must tell one key: two of them are not tried one
     /// after the other, as a token would then cost as many verifications as the set has keys.
     #[must_use]
-    pub fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Found {
+    pub fn find(&self, id: Option<&str>, algorithm: Algorithm) -> KeySearch {
         let mut named = self.keys.iter().filter(|key| id.is_none() || key.id() == id).peekable();
         if named.peek().is_none() {
-            return Found::Unknown;
+            return KeySearch::Unknown;
         }
         let mut fitting = named.filter(|key| key.algorithm() == algorithm);
         match (fitting.next(), fitting.next()) {
-            (Some(key), None) => Found::Key(Arc::clone(key)),
-            (Some(_), Some(_)) => Found::Ambiguous,
-            (None, _) if id.is_none() => Found::Unknown,
-            (None, _) => Found::OtherAlgorithm,
+            (Some(key), None) => KeySearch::Key(Arc::clone(key)),
+            (Some(_), Some(_)) => KeySearch::Ambiguous,
+            (None, _) if id.is_none() => KeySearch::Unknown,
+            (None, _) => KeySearch::OtherAlgorithm,
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::discovery::{DiscoveryFailed, discover};
 use super::fetch::{FetchFailed, fetch};
-use super::{Algorithm, BadFile, BadKeySet, Found, Key, KeySet, KeySource, small_file};
+use super::{Algorithm, BadFile, BadKeySet, KeySearch, Key, KeySet, KeySource, small_file};
 use crate::telemetry::{chain, record};
 
 /// The longest time that a caller waits for a key.
@@ -193,10 +193,10 @@ impl Source {
         let current = self.current.load();
         let current = current.as_ref().filter(|current| current.is_kept())?;
         match current.keys.find(id, algorithm) {
-            Found::Key(key) => Some(Ok((key, current.generation))),
-            Found::OtherAlgorithm => Some(Err(Missing::OtherAlgorithm)),
-            Found::Ambiguous => Some(Err(Missing::Ambiguous)),
-            Found::Unknown => None,
+            KeySearch::Key(key) => Some(Ok((key, current.generation))),
+            KeySearch::OtherAlgorithm => Some(Err(Missing::OtherAlgorithm)),
+            KeySearch::Ambiguous => Some(Err(Missing::Ambiguous)),
+            KeySearch::Unknown => None,
         }
     }
 

@@ -206,7 +206,7 @@ fn what_is_not_kept_is_looked_for_again_when_its_value_has_room() {
     let (mut backlog, _) = crowded();
     let stranger = stranger(&mut backlog, "b", "runs-too");
     let owned = pending(5, "b", Some("away"));
-    backlog.lanes.insert(ClaimPlace::of(&owned), Known::of(&owned, Some("instance")));
+    backlog.lanes.insert(ClaimPlace::of(&owned), WaitingRun::of(&owned, Some("instance")));
     walked(&mut backlog, Some("x"), vec![pending(6, "b", None)]);
     assert!(is_known(&backlog, Some("x")), "b is full");
     let mut waiters = [waiter(&backlog), waiter(&backlog)];

@@ -22,7 +22,7 @@ fn the_oldest_of_the_lanes_that_will_do_is_taken() {
         ..Lane::default()
     };
     for (at, value, owner) in [(3, "a", None), (1, "a", None), (2, "b", None), (4, "c", None), (0, "d", Some("x"))] {
-        lanes.insert(place(at), Known { lane: lane(value, owner), revision: Revision::FIRST });
+        lanes.insert(place(at), WaitingRun { lane: lane(value, owner), revision: Revision::FIRST });
     }
     assert_eq!((lanes.oldest(named(None)), lanes.oldest(named(Some("x")))), (Some(&place(0)), Some(&place(0))));
     lanes.count(&"a".into(), &"runs".into());

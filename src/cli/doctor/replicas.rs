@@ -66,7 +66,7 @@ pub(super) struct Replica {
     /// The time since a commit of the replica last wrote.
     pub(super) since_last_commit_ms: Option<i64>,
     /// The steps of clocks that it has noticed, the last one first.
-    pub(super) clock_steps: Vec<Step>,
+    pub(super) clock_steps: Vec<ShownClockStep>,
     /// By how much the clock of its machine is ahead of the store's.
     pub(super) machine_clock_ahead_micros: Option<i64>,
 }
@@ -74,13 +74,13 @@ pub(super) struct Replica {
 /// A clock that was set.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Step {
+pub(super) struct ShownClockStep {
     pub(super) clock: String,
     pub(super) by_micros: Option<i64>,
     pub(super) ago_ms: Option<i64>,
 }
 
-impl Step {
+impl ShownClockStep {
     fn of(v1::ClockStep { clock, by, ago }: v1::ClockStep) -> Self {
         Self { clock, by_micros: by.map(micros), ago_ms: milliseconds(ago) }
     }
@@ -121,7 +121,7 @@ impl MemoryPart {
 }
 
 /// The answer of a replica.
-pub(super) struct Answer {
+pub(super) struct ReplicaAnswer {
     said: v1::GetReplicaResponse,
     health: Health,
     /// The cursor at which a watch begins now, if the replica gave one in time.
@@ -133,7 +133,7 @@ pub(super) async fn ask<'a>(
     servers: &'a [ServerAddress],
     selected: &Selected,
     wait_max: Duration,
-) -> Result<Vec<(&'a ServerAddress, Result<Answer, Failure>)>, Stop> {
+) -> Result<Vec<(&'a ServerAddress, Result<ReplicaAnswer, Failure>)>, Stop> {
     let until = Instant::now() + wait_max;
     let clients = servers.iter().map(|server| Ok((server, selected.client_of(server)?)));
     let clients = clients.collect::<Result<Vec<_>, Stop>>()?;
@@ -142,7 +142,7 @@ pub(super) async fn ask<'a>(
 }
 
 /// A replica's state and health, which wait for nothing, and a cursor, for which the replica waits for its store.
-async fn asked(client: Client, until: Instant) -> Result<Answer, Failure> {
+async fn asked(client: Client, until: Instant) -> Result<ReplicaAnswer, Failure> {
     let said = client.replica(until).await?;
     let (serving, ready) = tokio::join!(client.health("", until), client.health("readiness", until));
     let serves = |health: Result<runledger_client::Health, Failure>| match health {
@@ -154,7 +154,7 @@ async fn asked(client: Client, until: Instant) -> Result<Answer, Failure> {
     // Of a replica that does not serve, none is to be had: nobody waits for it until the time is over.
     let is_well = !said.store.is_empty() && health.serving != Some(false);
     let cursor = if is_well { first_cursor(client, until).await } else { None };
-    Ok(Answer { said, health, cursor })
+    Ok(ReplicaAnswer { said, health, cursor })
 }
 
 /// The cursor at which a watch begins now: only the ledger that gave it out knows it.
@@ -176,7 +176,7 @@ impl Replica {
     /// `ledger`: the one that the doctor reads, if it can.
     pub(super) fn of(
         server: &ServerAddress,
-        answer: Result<Answer, Failure>,
+        answer: Result<ReplicaAnswer, Failure>,
         ledger: Option<Ledger>,
         namespace: &Namespace,
     ) -> Self {
@@ -184,11 +184,11 @@ impl Replica {
             Ok(answer) => (answer, None, false),
             Err(failure) => {
                 let refuses = failure.is_unauthenticated() || failure.is_denied();
-                let nothing = Answer { said: <_>::default(), health: Health::default(), cursor: None };
+                let nothing = ReplicaAnswer { said: <_>::default(), health: Health::default(), cursor: None };
                 (nothing, Some(shown(&failure.to_string()).into_owned()), refuses)
             }
         };
-        let Answer { said, health, cursor } = answer;
+        let ReplicaAnswer { said, health, cursor } = answer;
         // Only the ledger that gave a cursor out knows it.
         let same_ledger =
             ledger.zip(cursor).map(|(ledger, cursor)| cursor::epoch(&cursor, &Seals::of(ledger), namespace).is_some());
@@ -224,7 +224,7 @@ impl Replica {
             not_serving_because: Some(because).filter(|because| !because.is_empty()),
             not_serving_ms: milliseconds(said.not_serving_for),
             since_last_commit_ms: milliseconds(said.since_last_commit),
-            clock_steps: said.clock_steps.into_iter().map(Step::of).collect(),
+            clock_steps: said.clock_steps.into_iter().map(ShownClockStep::of).collect(),
             machine_clock_ahead_micros: said.machine_clock_ahead.map(micros),
         }
     }

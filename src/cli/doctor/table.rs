@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use indicatif::{HumanBytes, HumanCount};
 
 use super::problems::{seconds, who};
-use super::replicas::{Replica, Step};
+use super::replicas::{Replica, ShownClockStep};
 use super::report::Report;
 use crate::cli::table::shown;
 use crate::domain::Time;
@@ -133,7 +133,7 @@ fn one_replica(out: &mut String, replica: &Replica) -> fmt::Result {
 
 /// The clocks of a replica, where any was set or is apart.
 fn clocks(out: &mut String, replica: &Replica) -> fmt::Result {
-    for Step { clock, by_micros, ago_ms } in &replica.clock_steps {
+    for ShownClockStep { clock, by_micros, ago_ms } in &replica.clock_steps {
         let by = by_micros.unwrap_or(0);
         let way = if by < 0 { "back" } else { "forward" };
         let ago = ago_ms.map(|ms| format!(", {} ago", seconds(ms))).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _};
 
 use tokio::task::spawn_blocking;
 
-use super::resume::{Backwards, LINE_BYTES_MAX, Place, is_gone};
+use super::resume::{Backwards, LINE_BYTES_MAX, LinePlace, is_gone};
 use super::{Ended, Export};
 use crate::cli::exit::say;
 use crate::domain::{Revision, RunKey};
@@ -17,7 +17,7 @@ type Ends = Option<[Vec<u8>; 2]>;
 
 /// What a line of the file says of the ledger.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum LineOf {
     /// The ledger has its event.
     Known,
     /// The ledger does not know the run, which may have been purged; or the line has no event.
@@ -35,10 +35,10 @@ impl Export {
         let (mut found, mut times) = (Vec::new(), Vec::new());
         for line in lines {
             if is_gone(&line) {
-                found.push(Found::Unknown);
+                found.push(LineOf::Unknown);
                 continue;
             }
-            let Ok(place) = serde_json::from_slice::<Place>(&line) else {
+            let Ok(place) = serde_json::from_slice::<LinePlace>(&line) else {
                 return Err(Ended::Kept("no export wrote it"));
             };
             if self.namespace.as_ref().is_some_and(|namespace| *namespace != place.namespace) {
@@ -50,7 +50,7 @@ impl Export {
             found.push(self.look_for(&place).await?);
             times.push(place.at);
         }
-        if found.contains(&Found::Known) {
+        if found.contains(&LineOf::Known) {
             self.replaced = times.first().copied().zip(times.last().copied());
             Ok(())
         } else {
@@ -66,12 +66,12 @@ impl Export {
         }
     }
 
-    async fn look_for(&self, place: &Place) -> Result<Found, Ended> {
+    async fn look_for(&self, place: &LinePlace) -> Result<LineOf, Ended> {
         let (key, after) = (place.key(), Revision::from(place.revision.get().saturating_sub(1)));
         let page = self.ask(|| self.inspect.run_events(&key, after, 1, PAGE_BYTES_MAX)).await?;
         match page.first() {
-            None => Ok(Found::Unknown),
-            Some(event) if (event.revision, event.at) == (place.revision, place.at) => Ok(Found::Known),
+            None => Ok(LineOf::Unknown),
+            Some(event) if (event.revision, event.at) == (place.revision, place.at) => Ok(LineOf::Known),
             Some(_) => Err(Ended::Kept("it is of another ledger, or of a past that this one has lost")),
         }
     }

@@ -34,7 +34,7 @@ pub(super) enum Seen {
     #[default]
     Nothing,
     /// Each shard's last line.
-    Places(HashMap<Shard, Place>),
+    Places(HashMap<Shard, LinePlace>),
     /// The last revision of each run.
     Runs(HashMap<RunKey, Revision>),
 }
@@ -42,7 +42,7 @@ pub(super) enum Seen {
 /// The fields of a line that tell its event.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Place {
+pub(super) struct LinePlace {
     pub(super) at: Time,
     run_id: RunId,
     pub(super) revision: Revision,
@@ -56,7 +56,7 @@ struct Typed<'a> {
     r#type: &'a str,
 }
 
-impl Place {
+impl LinePlace {
     pub(super) fn key(&self) -> RunKey {
         RunKey { namespace: self.namespace.clone(), run_id: self.run_id.clone() }
     }
@@ -108,7 +108,7 @@ impl Export {
 
     /// The position of the event of a line. Where the store's clock was set back, times fall within a shard, and a search by
     /// time may come out behind the event: then the shard is looked through once.
-    async fn position(&self, shard: Shard, place: &Place, ends: &Positions) -> Result<Position, Ended> {
+    async fn position(&self, shard: Shard, place: &LinePlace, ends: &Positions) -> Result<Position, Ended> {
         let (inspect, end) = (self.inspect.as_ref(), ends.of(shard));
         let before = self.ask(|| range::before_in(inspect, shard, end, place.at)).await?;
         let found = match self.found(shard, place, ends, before, true).await? {
@@ -124,7 +124,7 @@ impl Export {
     async fn found(
         &self,
         shard: Shard,
-        place: &Place,
+        place: &LinePlace,
         ends: &Positions,
         before: Position,
         in_order: bool,
@@ -170,7 +170,7 @@ fn seen(file: &mut File, telling: &Telling) -> Result<Seen, Ended> {
         if is_gone(&line) {
             continue;
         }
-        let Ok(place) = serde_json::from_slice::<Place>(&line) else {
+        let Ok(place) = serde_json::from_slice::<LinePlace>(&line) else {
             return Err(Ended::Foreign("it has a line that no export wrote"));
         };
         match telling {

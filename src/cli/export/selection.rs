@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::resume::{Place, is_gone};
+use super::resume::{LinePlace, is_gone};
 use super::{Ended, Export};
 use crate::cli::exit::say;
 use crate::domain::{Namespace, RunId, RunKey, Time};
@@ -104,7 +104,7 @@ impl Export {
         while lines.read_until(b'\n', &mut line).map_err(Ended::Output)? > 0 {
             if line.ends_with(b"\n")
                 && !is_gone(&line)
-                && let Ok(place) = serde_json::from_slice::<Place>(&line)
+                && let Ok(place) = serde_json::from_slice::<LinePlace>(&line)
             {
                 if self.namespace.as_ref().is_some_and(|namespace| *namespace != place.namespace) {
                     return Err(Ended::Foreign("it has events of another namespace"));

@@ -13,16 +13,16 @@ pub(in crate::cli) struct RetentionFlags {
     /// Time that runs are kept after they have ended, such as 30d; `ever`: they are never purged. It says so of all that
     /// no other flag names
     #[arg(long, value_name = "DURATION", value_parser = kept)]
-    keep: Option<Kept>,
+    keep: Option<KeepFor>,
     /// The same for completed runs alone
     #[arg(long, value_name = "DURATION", value_parser = kept)]
-    keep_completed: Option<Kept>,
+    keep_completed: Option<KeepFor>,
     /// The same for aborted runs alone
     #[arg(long, value_name = "DURATION", value_parser = kept)]
-    keep_aborted: Option<Kept>,
+    keep_aborted: Option<KeepFor>,
     /// The same for failed runs alone
     #[arg(long, value_name = "DURATION", value_parser = kept)]
-    keep_failed: Option<Kept>,
+    keep_failed: Option<KeepFor>,
     /// Whether runs are kept, besides, until `namespace exported` has said that their events are safely elsewhere
     #[arg(long, value_name = "true|false", action = clap::ArgAction::Set)]
     keep_until_exported: Option<bool>,
@@ -30,11 +30,11 @@ pub(in crate::cli) struct RetentionFlags {
 
 /// A time that runs are kept; none: for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Kept(Option<Duration>);
+pub(in crate::cli) struct KeepFor(Option<Duration>);
 
 /// A bare number has meant seconds elsewhere, and days to whoever wrote it here: a retention has a unit.
-fn kept(text: &str) -> Result<Kept, String> {
-    if text == "ever" { Ok(Kept(None)) } else { duration(text).map(|time| Kept(Some(time))) }
+fn kept(text: &str) -> Result<KeepFor, String> {
+    if text == "ever" { Ok(KeepFor(None)) } else { duration(text).map(|time| KeepFor(Some(time))) }
 }
 
 /// The time that runs are kept which ended in one way.
@@ -66,8 +66,8 @@ impl RetentionFlags {
     /// The retention that was said, over the one that is there.
     pub(in crate::cli) fn over(self, before: Option<v1::NamespaceRetention>) -> v1::NamespaceRetention {
         let before = before.unwrap_or_default();
-        let of = |own: Option<Kept>, before| match own.or(self.keep) {
-            Some(Kept(time)) => time.map(runledger_proto::duration),
+        let of = |own: Option<KeepFor>, before| match own.or(self.keep) {
+            Some(KeepFor(time)) => time.map(runledger_proto::duration),
             None => before,
         };
         v1::NamespaceRetention {
@@ -83,7 +83,7 @@ impl RetentionFlags {
         let before = before.unwrap_or_default();
         let after = self.over(Some(before));
         let time = |time: Option<runledger_proto::Duration>| time.and_then(|time| Duration::try_from(time).ok());
-        let of = |status, before, after, own: Option<Kept>| Change {
+        let of = |status, before, after, own: Option<KeepFor>| Change {
             status,
             before: time(before),
             after: time(after),

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::counted;
 use super::flags::RetentionFlags;
-use super::{Found, nothing_yet, within};
+use super::{DueRuns, nothing_yet, within};
 use crate::cli::connect::Target;
 use crate::cli::exit::{Stop, say};
 use crate::domain::{Namespace, Status};
@@ -22,7 +22,7 @@ pub(super) async fn due(
     wait: Duration,
     only: Option<&str>,
     keep: RetentionFlags,
-) -> Result<Vec<Found>, Stop> {
+) -> Result<Vec<DueRuns>, Stop> {
     let namespaces = match only {
         Some(name) => {
             let request = v1::GetNamespaceRequest { name: name.to_owned() };

@@ -92,7 +92,7 @@ pub(super) async fn run(args: ApplyArgs) -> Result<(), Stop> {
 
 /// The results that were written.
 #[derive(Default)]
-struct Told {
+struct ResultCounts {
     count: u64,
     /// Those of commands that were refused.
     refused: u64,
@@ -102,7 +102,7 @@ struct Told {
     open: u64,
 }
 
-impl Told {
+impl ResultCounts {
     fn note(&mut self, result: &v1::CommandResult) {
         self.count += 1;
         match result.error.as_ref().map(Repetition::from) {
@@ -132,8 +132,8 @@ impl Told {
 }
 
 /// Writes results as they come.
-async fn write(mut results: mpsc::Receiver<QueuedCommand>) -> Result<Told, Stop> {
-    let (mut out, mut told) = (Out::patient(), Told::default());
+async fn write(mut results: mpsc::Receiver<QueuedCommand>) -> Result<ResultCounts, Stop> {
+    let (mut out, mut told) = (Out::patient(), ResultCounts::default());
     loop {
         let next = match results.try_recv() {
             Ok(next) => next,

@@ -80,7 +80,7 @@ impl Row<'_> {
     /// Notes a difference when two values are not equal.
     pub(super) fn same<T: PartialEq + fmt::Debug>(&mut self, what: &str, expected: &T, found: &T) {
         if expected != found {
-            self.differs(what, Shown(expected), Shown(found));
+            self.differs(what, BareValue(expected), BareValue(found));
         }
     }
 
@@ -104,9 +104,9 @@ impl Row<'_> {
 }
 
 /// An optional value as itself, or as nothing.
-struct Shown<'a, T>(&'a T);
+struct BareValue<'a, T>(&'a T);
 
-impl<T: fmt::Debug> fmt::Display for Shown<'_, T> {
+impl<T: fmt::Debug> fmt::Display for BareValue<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{:?}", self.0);
         let bare = text.strip_prefix("Some(").and_then(|text| text.strip_suffix(')')).unwrap_or(&text);

@@ -2,7 +2,7 @@
 
 use super::super::finding::{At, Finding, quoted, within};
 use super::super::tree::{Kind, Node};
-use super::Read;
+use super::ReadDeclaration;
 
 /// How near a key that is not known must be to one that is, to be taken for a slip.
 const NEARNESS_MIN: f64 = 0.8;
@@ -24,7 +24,7 @@ impl Field<'_> {
     }
 }
 
-impl Read {
+impl ReadDeclaration {
     /// The entries of a mapping with their keys; none where it is none. Of those above a bound the first is told, and
     /// all are read.
     pub(super) fn entries<'a>(&mut self, field: &Field<'a>, max: Option<usize>) -> Option<Vec<(&'a str, Field<'a>)>> {

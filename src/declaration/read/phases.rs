@@ -2,7 +2,7 @@
 
 use super::super::finding::quoted;
 use super::super::tree::Kind;
-use super::Read;
+use super::ReadDeclaration;
 use super::fields::Field;
 use super::values::plain;
 use crate::domain::lifecycle::{NAME_RULE, Phase, is_name};
@@ -11,7 +11,7 @@ use crate::domain::limits::PHASES_MAX;
 /// The keys of a phase.
 const KEYS: &[&str] = &["initial", "next", "may_complete", "suspends", "timeout"];
 
-impl Read {
+impl ReadDeclaration {
     pub(super) fn phases(&mut self, field: &Field<'_>) {
         for (name, field) in self.entries(field, Some(PHASES_MAX)).unwrap_or_default() {
             // A phase is named by its key, so that is its place.

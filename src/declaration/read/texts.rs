@@ -2,14 +2,14 @@
 
 use super::super::finding::{At, quoted};
 use super::super::tree::Kind;
-use super::Read;
+use super::ReadDeclaration;
 use super::fields::Field;
 use crate::domain::limits::REASON_CODE_BYTES_MAX;
 
 /// The kind of suspension that no phase brings: its answer resumes the run, and names no phase.
 const QUESTION: &str = "QUESTION";
 
-impl Read {
+impl ReadDeclaration {
     /// A text. What YAML and JSON take for a number, a truth value or nothing is none until it is quoted.
     pub(super) fn text(&mut self, field: &Field<'_>) -> Option<String> {
         match &field.node.kind {

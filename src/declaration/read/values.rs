@@ -1,7 +1,7 @@
 //! Truth values, numbers, durations and choices.
 
 use super::super::tree::Kind;
-use super::Read;
+use super::ReadDeclaration;
 use super::fields::Field;
 use crate::domain::limits::TIMEOUT_MS_MAX;
 use crate::text::{count, duration, share};
@@ -9,7 +9,7 @@ use crate::text::{count, duration, share};
 /// The units of a duration.
 const UNITS: [&str; 5] = ["d", "h", "m", "s", "ms"];
 
-impl Read {
+impl ReadDeclaration {
     /// `true` or `false`, and no other word for it.
     pub(super) fn flag(&mut self, field: &Field<'_>) -> Option<bool> {
         match plain(field) {

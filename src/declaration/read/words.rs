@@ -2,14 +2,14 @@
 
 use super::super::tree::Kind;
 use super::fields::Field;
-use super::{Read, WORDS_MAX};
+use super::{ReadDeclaration, WORDS_MAX};
 use crate::domain::Status;
 use crate::domain::lifecycle::{Suspended, WordRule};
 
 /// The keys of a rule.
 const KEYS: &[&str] = &["status", "phase", "suspended", "ready", "reason_code", "word", "word_from"];
 
-impl Read {
+impl ReadDeclaration {
     pub(super) fn words(&mut self, field: &Field<'_>) {
         for item in self.items(field, WORDS_MAX) {
             let rule = self.rule(&item);

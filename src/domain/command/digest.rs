@@ -10,7 +10,7 @@ use crate::domain::{Ask, Brought, Revision, Start, Terms};
 /// The fields that a retry must repeat.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked<'a> {
+struct DigestedRequest<'a> {
     rpc: &'static str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     deferred: bool,
@@ -30,7 +30,7 @@ impl Command {
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let changes = self.ask.brought();
-        digest(&Asked {
+        digest(&DigestedRequest {
             rpc: self.ask.facts().rpc,
             deferred: matches!(self.ask, Ask::Start(Start { deferred: true, .. })),
             run_id: &self.key.run_id,
@@ -42,7 +42,7 @@ impl Command {
     }
 }
 
-fn digest(asked: &Asked<'_>) -> [u8; 32] {
+fn digest(asked: &DigestedRequest<'_>) -> [u8; 32] {
     Sha256::digest(serde_json::to_vec(asked).expect("strings and numbers serialize")).into()
 }
 
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_digest_never_changes() {
         let (bindings, metadata, why, labels) = (bindings(), metadata(), why(), labels_change());
-        let asked = Asked {
+        let asked = DigestedRequest {
             rpc: "StartRun",
             deferred: true,
             run_id: "run-1",

@@ -4,7 +4,7 @@ use super::effect::{Cx, Permitted};
 use super::ending::{as_requested, concluded};
 use super::lease::{granted, released};
 use super::max_running::leaves_room;
-use super::phases::{Step, given};
+use super::phases::{PhaseStep, given};
 use super::suspension::given_back;
 use crate::domain::context::Context;
 use crate::domain::sides::claims::sent_id;
@@ -101,7 +101,7 @@ pub(super) fn not_begun(cx: Cx<'_>) -> Permitted {
     let Cx { run, context, at, .. } = cx;
     let Some(unbegun) = &run.supervision.unbegun else { return Err(Refusal::RunBegun { run: run.summary() }) };
     if run.supervision.abort_request.is_some() {
-        return cx.makes(EventType::Aborted, concluded(Step::default(), as_requested(run), false, cx));
+        return cx.makes(EventType::Aborted, concluded(PhaseStep::default(), as_requested(run), false, cx));
     }
     let (ready, refinements) = given_back(cx).map_or_else(
         || {

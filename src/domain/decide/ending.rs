@@ -2,7 +2,7 @@
 //! had ended.
 
 use super::effect::{Cx, Permitted, fresh, patched};
-use super::phases::{Said, Step, is_complete, lacks, met};
+use super::phases::{Said, PhaseStep, is_complete, lacks, met};
 use crate::domain::sweep::Due;
 use crate::domain::{
     AbortRequest, AttachmentsChange, Changes, Complete, End, Ending, EventType, LateReport, RefinementsChange,
@@ -47,7 +47,7 @@ pub(super) fn aborted_at_once(request: &RequestAbort, cx: Cx<'_>) -> Permitted {
     let abort_request = Some(Box::new(AbortRequest { deadline: None, ..asked(request, cx) }));
     let supervision = SupervisionChange { abort_request, ..SupervisionChange::default() };
     let ending = Ending { failure_reason: request.reason.clone(), reason_code: Some(ABORT_REQUESTED.to_owned()) };
-    cx.makes(EventType::Aborted, Changes { supervision, ..concluded(Step::default(), ending, false, cx) })
+    cx.makes(EventType::Aborted, Changes { supervision, ..concluded(PhaseStep::default(), ending, false, cx) })
 }
 
 fn asked(request: &RequestAbort, Cx { command, at, .. }: Cx<'_>) -> AbortRequest {
@@ -66,12 +66,12 @@ pub(super) fn as_requested(run: &Run) -> Ending {
 pub(super) fn swept(cx: Cx<'_>) -> Permitted {
     let Some(due) = Due::of(cx.run, cx.context) else { return Ok(None) };
     let ending = Ending { failure_reason: Some(due.reason(cx.run)), reason_code: Some(due.reason_code().to_owned()) };
-    cx.makes(due.event_type(), concluded(Step::default(), ending, due.is_presumed(), cx))
+    cx.makes(due.event_type(), concluded(PhaseStep::default(), ending, due.is_presumed(), cx))
 }
 
 /// An end of which nothing is said but its reason, and the step that the run makes with it. `presumed`: the authority
 /// concludes it from silence.
-pub(super) fn concluded(step: Step<'_>, ending: Ending, presumed: bool, cx: Cx<'_>) -> Changes {
+pub(super) fn concluded(step: PhaseStep<'_>, ending: Ending, presumed: bool, cx: Cx<'_>) -> Changes {
     let mut refinements = RefinementsChange::default();
     step.ends(cx, presumed, &mut refinements.position);
     let supervision = SupervisionChange { presumed, ..SupervisionChange::default() };

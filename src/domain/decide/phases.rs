@@ -57,7 +57,7 @@ impl<'a> Said<'a> {
 
 /// The step of a run from one phase and iteration to another.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Step<'a> {
+pub(super) struct PhaseStep<'a> {
     /// The phase that the run comes to, where it is not in it.
     pub(super) to: Option<&'a str>,
     /// The iteration after it, where it is another.
@@ -70,13 +70,13 @@ pub(super) struct Step<'a> {
 
 impl<'a> Cx<'a> {
     /// The step that a command makes by what it says, where the lifecycle that it needs is there.
-    pub(super) fn step(self, said: Said<'a>) -> Result<Step<'a>, Refusal> {
+    pub(super) fn step(self, said: Said<'a>) -> Result<PhaseStep<'a>, Refusal> {
         has_lifecycle(Some(self.run), self.command, self.context)?;
-        Step::new(Some(self.run), said, self.declared(), &self.command.key)
+        PhaseStep::new(Some(self.run), said, self.declared(), &self.command.key)
     }
 }
 
-impl<'a> Step<'a> {
+impl<'a> PhaseStep<'a> {
     pub(super) fn new(
         run: Option<&Run>,
         said: Said<'a>,
@@ -212,7 +212,7 @@ pub(super) fn met(cx: Cx<'_>, added: &[Link]) -> BTreeSet<Requirement> {
 }
 
 /// Refuses a completion in a phase where the run may not complete, or without what its lifecycle requires.
-pub(super) fn is_complete(step: &Step<'_>, cx: Cx<'_>, brought: &BTreeSet<Requirement>) -> Result<(), Refusal> {
+pub(super) fn is_complete(step: &PhaseStep<'_>, cx: Cx<'_>, brought: &BTreeSet<Requirement>) -> Result<(), Refusal> {
     let (Some(declared), run) = (cx.declared(), cx.run) else { return Ok(()) };
     may_complete(declared, run, step.to)?;
     let missing: Vec<_> = lacking(declared, run, brought).cloned().collect();
@@ -252,7 +252,7 @@ fn was_to_complete(declared: &Declared, named: Option<&str>, cx: Cx<'_>) -> bool
     if let Some(all) = before.refinements.as_mut().filter(|_| ended_in.is_some()) {
         all.position.phase = ended_in;
     }
-    let step = Step::new(Some(&before), Said { phase: named, ..Said::default() }, Some(declared), &cx.command.key);
+    let step = PhaseStep::new(Some(&before), Said { phase: named, ..Said::default() }, Some(declared), &cx.command.key);
     step.is_ok_and(|step| may_complete(declared, &before, step.to).is_ok())
 }
 

@@ -2,7 +2,7 @@
 
 use super::effect::{Cx, Permitted, event, written};
 use super::lease::granted;
-use super::phases::{self, Said, Step, has_lifecycle};
+use super::phases::{self, Said, PhaseStep, has_lifecycle};
 use crate::domain::context::Context;
 use crate::domain::{
     AttachmentsChange, Changes, Command, Content, EventType, LabelsChange, RefinementsChange, Refusal, Run, Start,
@@ -14,7 +14,7 @@ pub(super) fn created(start: &Start, command: &Command, context: &Context<'_>) -
     has_lifecycle(None, command, context)?;
     let declared = context.sides.lifecycle.declared();
     let mut position = phases::created(&start.position, declared)?;
-    let step = Step::new(None, said(start), declared, &command.key)?;
+    let step = PhaseStep::new(None, said(start), declared, &command.key)?;
     starts_in(&step, context)?;
     step.put(&mut position);
     let input = start.input.as_ref().map(Content::digest);
@@ -66,7 +66,7 @@ fn begun(run: Option<&Run>, start: &Start, command: &Command, (context, at): (&C
 }
 
 /// Refuses a start in a phase that suspends: nothing of such a run would have been done.
-fn starts_in(step: &Step<'_>, context: &Context<'_>) -> Result<(), Refusal> {
+fn starts_in(step: &PhaseStep<'_>, context: &Context<'_>) -> Result<(), Refusal> {
     if step.suspends(context.sides.lifecycle.declared()).is_none() {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use super::effect::{Cx, Permitted};
 use super::ending::{as_requested, concluded};
 use super::lease::granted;
 use super::max_running::leaves_room;
-use super::phases::{Said, Step, invalid_resumption};
+use super::phases::{Said, PhaseStep, invalid_resumption};
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{
     Ask, Asker, Brought, Changes, Command, EventType, Lease, LeaseEpoch, PositionAsk, Principal, Ready,
@@ -115,7 +115,7 @@ pub(super) struct Waits<'a> {
 
 impl<'a> Waits<'a> {
     /// The suspension that the step of an update leads to.
-    pub(super) fn of_step(step: &Step<'a>, update: &Update, cx: Cx<'a>) -> Option<Self> {
+    pub(super) fn of_step(step: &PhaseStep<'a>, update: &Update, cx: Cx<'a>) -> Option<Self> {
         let keep_slot = cx.run.suspension().is_some_and(|standing| standing.keep_slot);
         let (kind, terms, lease_epoch) = match step.above {
             Some((max, LimitThen::Suspend)) => {
@@ -161,7 +161,7 @@ pub(super) fn suspend(suspend: &Suspend, cx: Cx<'_>) -> Permitted {
 /// Adds to an event's changes that its run waits, and where it stands then; the lease, which rests from now on.
 pub(super) fn suspended<'a>(
     waits: Waits<'a>,
-    step: Step<'a>,
+    step: PhaseStep<'a>,
     cx: Cx<'a>,
     change: &mut RefinementsChange,
 ) -> Option<Lease> {
@@ -169,7 +169,7 @@ pub(super) fn suspended<'a>(
     let Cx { run, command: Command { principal, .. }, at, .. } = cx;
     let lifecycle = cx.declared().map(|declared| &declared.lifecycle);
     let moved = lifecycle.and_then(|lifecycle| lifecycle.on_suspend.get(kind));
-    moved.map_or(step, |phase| Step::to(phase, cx)).put(&mut change.position);
+    moved.map_or(step, |phase| PhaseStep::to(phase, cx)).put(&mut change.position);
     let phase = change.position.phase.as_deref().or(cx.phase());
     let declared = lifecycle.zip(phase).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
     let timeout_ms = terms.timeout_ms.or_else(|| declared?.timeout_ms);

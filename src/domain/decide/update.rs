@@ -2,7 +2,7 @@
 
 use super::effect::{Cx, Permitted, written};
 use super::ending::{self, ITERATION_LIMIT};
-use super::phases::{Said, Step, has_lifecycle, met};
+use super::phases::{Said, PhaseStep, has_lifecycle, met};
 use super::suspension::{Waits, suspended};
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{Changes, Ending, EventType, Refusal, Update, Violation};
@@ -12,7 +12,7 @@ pub(super) fn updated(update: &Update, cx: Cx<'_>) -> Permitted {
     let Cx { run, command, context, .. } = cx;
     let said = Said::of(&update.position);
     // Unlike with every other ask, the step's own faults come before a lifecycle that is gone.
-    let step = Step::new(Some(run), said, cx.declared(), &command.key)?;
+    let step = PhaseStep::new(Some(run), said, cx.declared(), &command.key)?;
     has_lifecycle(Some(run), command, context)?;
     let mut changes = written(Some(run), &update.bindings, update.labels.clone(), &update.metadata);
     let mut refinements = cx.left(update.result.as_ref(), &update.added);

@@ -23,7 +23,7 @@ const PART_BYTES_MAX: usize = 16 * 1024;
 const UNCOUNTED_BYTES: usize = 1024;
 
 /// The body of an answer. The call is open until the body is dropped.
-pub(super) struct Answer {
+pub(super) struct AnswerBody {
     /// Bytes that were taken from the source, and not yet from here.
     data: Bytes,
     unsent: Option<Unsent>,
@@ -39,8 +39,8 @@ pub(super) struct Answer {
 }
 
 /// A refusal, which has no body.
-pub(super) fn refused(answer: Response<Body>) -> Response<Answer> {
-    answer.map(|_empty| Answer::of(Bytes::new()))
+pub(super) fn refused(answer: Response<Body>) -> Response<AnswerBody> {
+    answer.map(|_empty| AnswerBody::of(Bytes::new()))
 }
 
 /// Makes one answer's body out of what the service gave.
@@ -49,7 +49,7 @@ pub(super) async fn whole(
     peer: &Arc<Peer>,
     mut open: Open,
     sending: Arc<Sending>,
-) -> Response<Answer> {
+) -> Response<AnswerBody> {
     let (head, mut body) = answer.into_parts();
     let (mut data, mut trailers) = (Bytes::new(), None);
     // The service's answer is one message, which is encoded when it is asked for. Asking here lets only its bytes,
@@ -66,7 +66,7 @@ pub(super) async fn whole(
     }
     let unsent = (data.len() > UNCOUNTED_BYTES).then(|| peer.hold_unsent(data.len()));
     open.measured().told(trailers.as_ref().unwrap_or(&head.headers));
-    let answer = Answer { unsent, trailers, sending: Some(sending), open: Some(open), ..Answer::of(data) };
+    let answer = AnswerBody { unsent, trailers, sending: Some(sending), open: Some(open), ..AnswerBody::of(data) };
     Response::from_parts(head, answer)
 }
 
@@ -76,15 +76,15 @@ pub(super) fn stream(
     peer: Arc<Peer>,
     mut open: Open,
     sending: Arc<Sending>,
-) -> Response<Answer> {
+) -> Response<AnswerBody> {
     let (head, body) = answer.into_parts();
     open.measured().told(&head.headers);
     let source = (!body.is_end_stream()).then_some((body, peer));
-    let answer = Answer { source, sending: Some(sending), open: Some(open), ..Answer::of(Bytes::new()) };
+    let answer = AnswerBody { source, sending: Some(sending), open: Some(open), ..AnswerBody::of(Bytes::new()) };
     Response::from_parts(head, answer)
 }
 
-impl Answer {
+impl AnswerBody {
     fn of(data: Bytes) -> Self {
         Self {
             data,
@@ -99,7 +99,7 @@ impl Answer {
     }
 }
 
-impl http_body::Body for Answer {
+impl http_body::Body for AnswerBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -152,7 +152,7 @@ impl http_body::Body for Answer {
             }
             let bytes = me.data.split_to(me.data.len().min(PART_BYTES_MAX));
             let part = match &mut me.unsent {
-                Some(unsent) => Bytes::from_owner(Part { _unsent: unsent.split(bytes.len()), bytes }),
+                Some(unsent) => Bytes::from_owner(CountedBytes { _unsent: unsent.split(bytes.len()), bytes }),
                 None => bytes,
             };
             return Poll::Ready(Some(Ok(Frame::data(part))));
@@ -166,12 +166,12 @@ impl http_body::Body for Answer {
 }
 
 /// A part, counted until h2 has written or dropped it.
-struct Part {
+struct CountedBytes {
     bytes: Bytes,
     _unsent: Unsent,
 }
 
-impl AsRef<[u8]> for Part {
+impl AsRef<[u8]> for CountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

@@ -11,14 +11,14 @@ use hyper::body::Incoming;
 use tokio::time::{Sleep, sleep};
 use tonic::body::Body;
 
-use super::answer::{self, Answer};
+use super::answer::{self, AnswerBody};
 use super::measured::Measured;
 use super::request::RequestBody;
 
 /// A call that was begun. A call that is refused by its headers costs no task's memory: so a flood can be refused.
 pub(super) enum Begun<B = Incoming> {
     Refused(Box<Refused<B>>),
-    Executed(Pin<Box<dyn Future<Output = Response<Answer>> + Send>>),
+    Executed(Pin<Box<dyn Future<Output = Response<AnswerBody>> + Send>>),
     /// The call's signed token is being verified.
     Proving(Pin<Box<dyn Future<Output = Self> + Send>>),
 }
@@ -33,7 +33,7 @@ impl<B> Begun<B> {
 }
 
 impl<B: RequestBody> Future for Begun<B> {
-    type Output = Result<Response<Answer>, Infallible>;
+    type Output = Result<Response<AnswerBody>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
@@ -49,7 +49,7 @@ impl<B: RequestBody> Future for Begun<B> {
 /// A call that is refused. The body is dropped as it comes, and the answer is sent after it: HTTP/2 takes frames for a
 /// stream that was answered and forgotten as a fault of their sender, and many such faults end the connection.
 pub(super) struct Refused<B> {
-    answer: Option<Response<Answer>>,
+    answer: Option<Response<AnswerBody>>,
     body: B,
     left: usize,
     until: Option<Pin<Box<Sleep>>>,
@@ -60,7 +60,7 @@ const REFUSED_BYTES_MAX: usize = 64 * 1024;
 const REFUSED_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl<B: RequestBody> Refused<B> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Response<Answer>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Response<AnswerBody>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {

@@ -18,7 +18,7 @@ use super::read_quantum::Backlog;
 use super::untaken::Untaken;
 use crate::auth::Caller;
 use crate::fairness::spread;
-use crate::memory::{Memory, Part};
+use crate::memory::{Memory, MemoryUse};
 use crate::telemetry::{LogThrottle, chain, record};
 
 /// Bytes of requests that are being received or executed, in all. A connection that takes little is served beyond it.
@@ -247,12 +247,12 @@ impl Totals {
 
     /// What the connections and their calls take, and may take.
     #[must_use]
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<MemoryUse> {
         vec![
-            Part { name: "requests", bytes: self.request_bytes(), bytes_max: Some(REQUEST_BYTES_MAX) },
-            Part { name: "unsent_answers", bytes: self.unsent_bytes(), bytes_max: Some(UNSENT_BYTES_MAX) },
-            Part { name: "connections", bytes: self.connections() * CONNECTION_BYTES, bytes_max: None },
-            Part { name: "open_calls", bytes: self.open() * OPEN_CALL_BYTES, bytes_max: None },
+            MemoryUse { name: "requests", bytes: self.request_bytes(), bytes_max: Some(REQUEST_BYTES_MAX) },
+            MemoryUse { name: "unsent_answers", bytes: self.unsent_bytes(), bytes_max: Some(UNSENT_BYTES_MAX) },
+            MemoryUse { name: "connections", bytes: self.connections() * CONNECTION_BYTES, bytes_max: None },
+            MemoryUse { name: "open_calls", bytes: self.open() * OPEN_CALL_BYTES, bytes_max: None },
         ]
     }
 

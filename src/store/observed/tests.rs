@@ -15,7 +15,7 @@ use crate::store::open::{self, Location};
 use crate::store::query::{CountBy, Order, Reach, ReadyOf, RunQuery};
 use crate::store::retention::{Purges as _, Walk, Walked};
 use crate::store::{
-    Commits as _, Found, Lifecycles as _, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _,
+    Commits as _, FoundRun, Lifecycles as _, Namespaces as _, OfLedger as _, OpenOptions, RunLog as _, Runs as _,
     Store as _, Unsettled, Upkeep as _, run_at,
 };
 use crate::tasks::Supervisor;
@@ -67,7 +67,7 @@ async fn each_method_that_asks_the_database_is_counted_under_its_own_name() {
     assert_eq!(store.revisions_as_of(std::slice::from_ref(&key), &vec![1].into()).await.unwrap(), [1]);
     assert_eq!(store.forgotten(&key.namespace).await.unwrap(), [0]);
     assert!(store.run(&key).await.unwrap().is_some());
-    assert!(matches!(store.runs(std::slice::from_ref(&key), 9).await.unwrap()[..], [Found::Run(_)]));
+    assert!(matches!(store.runs(std::slice::from_ref(&key), 9).await.unwrap()[..], [FoundRun::Run(_)]));
     assert!(store.runs_at(&[(key.clone(), 1.into())]).await.unwrap()[0].is_some());
     let (filter, order) = (Filter::default(), Order::NewestFirst);
     let namespace = key.namespace.clone();

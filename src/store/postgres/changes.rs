@@ -13,7 +13,7 @@ use super::rows::{Reader, bigint};
 use super::sessions::{Session, Sessions};
 use crate::domain::{Namespace, Positions, Shard, Time};
 use crate::store::json::EventColumns;
-use crate::store::merge::{self, Part};
+use crate::store::merge::{self, ShardEvents};
 use crate::store::rows::events;
 use crate::store::{Page, StoreError};
 
@@ -103,15 +103,15 @@ union all
     }
 
     /// The shards' parts, from the rows of a page.
-    fn parts(&self, rows: &[Row], asked: &Asked) -> Result<Vec<Part<EventColumns>>, StoreError> {
+    fn parts(&self, rows: &[Row], asked: &PageArguments) -> Result<Vec<ShardEvents<EventColumns>>, StoreError> {
         let parts = rows.chunk_by(|one, next| shard_of(one) == shard_of(next));
         parts.map(|rows| self.part(rows, asked.limit, asked.bytes_max)).collect()
     }
 
     /// One shard's events, by position.
-    fn part(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<Part<EventColumns>, StoreError> {
+    fn part(&self, rows: &[Row], limit: usize, bytes_max: usize) -> Result<ShardEvents<EventColumns>, StoreError> {
         let shard = rows.first().map_or(Ok(Shard(0)), |row| self.shard(row))?;
-        let mut part = Part { shard, events: Vec::with_capacity(rows.len()), cut: rows.len() >= limit };
+        let mut part = ShardEvents { shard, events: Vec::with_capacity(rows.len()), cut: rows.len() >= limit };
         let (mut text, mut stored) = (0, 0);
         for row in rows {
             let (position, columns) = events::logged(row, shard)?;
@@ -127,9 +127,9 @@ union all
     }
 
     /// The arguments of a page.
-    fn asked(&self, after: &Positions, limit: usize, bytes_max: usize) -> Asked {
+    fn asked(&self, after: &Positions, limit: usize, bytes_max: usize) -> PageArguments {
         let bytes_max = (bytes_max / usize::from(self.shard_count.max(1))).max(1);
-        Asked {
+        PageArguments {
             after: (0..self.shard_count).map(|shard| bigint(after.of(Shard(shard)))).collect(),
             limit: limit.max(1),
             bytes_max,
@@ -150,7 +150,7 @@ pub fn of_a_namespace(shard_count: u16) -> String {
 }
 
 /// The arguments of a page: `bytes_max` is for one shard.
-struct Asked {
+struct PageArguments {
     after: Vec<i64>,
     limit: usize,
     bytes_max: usize,
@@ -186,7 +186,7 @@ order by position)"
 async fn read(
     session: &Session,
     statement: &str,
-    asked: &Asked,
+    asked: &PageArguments,
     namespace: Option<&str>,
 ) -> Result<(Row, Vec<Row>), Error> {
     let now = session.prepare_cached(NOW).await?;

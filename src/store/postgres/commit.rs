@@ -29,13 +29,13 @@ use uuid::Uuid;
 
 use self::failed::{Failed, Failure};
 use self::hints::RestedOn;
-use self::load::{Keys, Prepared, Read, load_runs, lock_and_load, read_runs, retriable};
+use self::load::{Keys, Prepared, LoadedRuns, load_runs, lock_and_load, read_runs, retriable};
 use self::optimistic::Optimistic;
 pub(super) use self::outcome::{Written, write_and_commit};
 use self::path::READ_MAX;
 pub(super) use self::path::{CommitPath, WRITE_MAX, before};
 use self::statements::ROLLBACK;
-use self::write::{Place, write};
+use self::write::{EventsPlace, write};
 use super::errors::{self, LeftBehind, TimedOut};
 use super::rows::smallint;
 use super::sessions::Session;
@@ -156,7 +156,7 @@ impl Attempt<'_> {
         let prepared = before(deadline, Prepared::of(session, ends, wanted)).await?.map_err(errors::statement)?;
         let reads = traces::part("store.lock_and_read");
         let load = lock_and_load(session, uptime, &prepared, *shard, (keys, wanted), kept.is_none());
-        let Read { loaded, now, min_release } = before(deadline, load).await??;
+        let LoadedRuns { loaded, now, min_release } = before(deadline, load).await??;
         drop(reads);
         hints.clock(now);
         hints.sides().note(&loaded.sides);
@@ -219,7 +219,7 @@ impl Attempt<'_> {
         rested_on: RestedOn,
     ) -> Result<Decided, Failed> {
         let Self { session, commits, deadline, batch: &Batch { shard, commit_id, commands, .. }, epoch, age } = *self;
-        let write = write(smallint(shard), commit_id, times, &decided, Place::After(last));
+        let write = write(smallint(shard), commit_id, times, &decided, EventsPlace::After(last));
         let statement = before(deadline, session.prepare_cached(&write.sql)).await?.map_err(errors::statement)?;
         let arguments = write.arguments();
         let _writes = traces::part("store.write_and_commit");

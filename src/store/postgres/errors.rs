@@ -28,8 +28,8 @@ impl From<TimedOut> for StoreError {
 pub(super) fn statement(error: Error) -> StoreError {
     match error.as_db_error() {
         None => StoreError::Unavailable(error.into()),
-        Some(said) if is_temporary(said) => StoreError::Unavailable(Told::of(said).into()),
-        Some(said) => StoreError::Refused(Told::of(said).into()),
+        Some(said) if is_temporary(said) => StoreError::Unavailable(ServerError::of(said).into()),
+        Some(said) => StoreError::Refused(ServerError::of(said).into()),
     }
 }
 
@@ -45,14 +45,14 @@ pub(super) fn unsent(error: Error) -> StoreError {
 /// The server's error, without its details and context: these show the row, and rows are not for logs.
 #[derive(Debug, thiserror::Error)]
 #[error("{severity} {state}: {message}{place}")]
-struct Told {
+struct ServerError {
     severity: String,
     state: String,
     message: String,
     place: String,
 }
 
-impl Told {
+impl ServerError {
     fn of(said: &DbError) -> Self {
         let named = |what: &str, name: Option<&str>| name.map(|name| format!(", {what} {name}")).unwrap_or_default();
         Self {
@@ -72,7 +72,7 @@ pub(super) fn session(error: PoolError<Error>) -> StoreError {
         // The pool's own words would only stand before the cause.
         PoolError::PostCreateHook(HookError::Message(cause)) => cause.into(),
         PoolError::PostCreateHook(HookError::Backend(cause)) | PoolError::Backend(cause) => match cause.as_db_error() {
-            Some(said) => Told::of(said).into(),
+            Some(said) => ServerError::of(said).into(),
             None => cause.into(),
         },
         error @ (PoolError::Timeout(_) | PoolError::Closed | PoolError::NoRuntimeSpecified) => error.into(),
@@ -159,7 +159,7 @@ pub(super) fn opening(location: &str, error: Error) -> OpenError {
     };
     if temporary {
         let source = match error.as_db_error() {
-            Some(said) => Told::of(said).into(),
+            Some(said) => ServerError::of(said).into(),
             None => error.into(),
         };
         return OpenError::Unreachable { location, source };
@@ -179,7 +179,7 @@ pub(super) fn opening(location: &str, error: Error) -> OpenError {
         ),
     };
     let what = match error.as_db_error() {
-        Some(said) => Told::of(said).to_string(),
+        Some(said) => ServerError::of(said).to_string(),
         None => crate::telemetry::chain(&error),
     };
     OpenError::Unfit { location, fault, what, todo: todo.to_owned() }

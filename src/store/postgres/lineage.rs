@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 pub(super) use self::statements::past;
 use self::statements::{is_refused, looks, missing, name, raise};
-use self::verdict::{Identity, Known, Look, Verdict};
+use self::verdict::{Identity, KnownFacts, Look, Verdict};
 use super::changes::OverShards;
 use super::commit::hints::Hints;
 use super::errors;
@@ -37,9 +37,9 @@ const LOOKS_MAX: usize = 8;
 
 /// See the module.
 pub(super) struct Lineage {
-    /// A copy of [`Known::epoch`], to be read without the mutex.
+    /// A copy of [`KnownFacts::epoch`], to be read without the mutex.
     epoch: AtomicU64,
-    known: Mutex<(Known, Option<Instant>)>,
+    known: Mutex<(KnownFacts, Option<Instant>)>,
     hints: Arc<Hints>,
     /// The statements that look, each with less of the server's identity.
     looks: [String; 4],
@@ -57,7 +57,7 @@ impl Lineage {
         let ends = over_shards.ends_statement();
         let looks = looks(ends);
         let known =
-            Known { epoch: ledger.epoch, server: Identity::default(), seen: Positions::start(ledger.shard_count) };
+            KnownFacts { epoch: ledger.epoch, server: Identity::default(), seen: Positions::start(ledger.shard_count) };
         Self {
             epoch: AtomicU64::new(ledger.epoch.get()),
             known: Mutex::new((known, None)),
@@ -190,7 +190,7 @@ impl Lineage {
     }
 
     /// Remembers the server and its positions.
-    fn agree(&self, before: &Known, look: &Look) {
+    fn agree(&self, before: &KnownFacts, look: &Look) {
         let mut known = self.known.lock();
         if known.0.epoch != before.epoch {
             return;
@@ -206,7 +206,7 @@ impl Lineage {
         if look.epoch <= before {
             return;
         }
-        known.0 = Known { epoch: look.epoch, server: look.server.clone(), seen: look.ends.clone() };
+        known.0 = KnownFacts { epoch: look.epoch, server: look.server.clone(), seen: look.ends.clone() };
         known.1 = Some(Instant::now());
         self.epoch.store(look.epoch.get(), Ordering::SeqCst);
         drop(known);

@@ -86,7 +86,7 @@ select schema_release, min_release from ledger";
 const RELEASED: &str = "-- migrate.released
 update ledger set schema_release = $1, min_release = $2";
 
-struct Found {
+struct FoundSchema {
     at: u32,
     shard_count: u16,
     min_release: String,
@@ -113,7 +113,7 @@ pub(super) async fn prepare(
     };
     client.query_one(UNLOCK_SCHEMA, &[&LOCK]).await.map_err(opening)?;
     match find(client, location).await? {
-        Some(Found { at, ledger: Some(ledger), .. }) => {
+        Some(FoundSchema { at, ledger: Some(ledger), .. }) => {
             Ok((ledger, Migrated { is_new: taken.len() == POSTGRES.len(), applied: taken, at }))
         }
         Some(_) | None => Err(missing(location)),
@@ -141,7 +141,7 @@ pub(super) async fn reads(client: &Client, location: &str) -> Result<(Ledger, u3
     let needed = newest();
     grants::check(client, location, grants::READING).await?;
     match find(client, location).await? {
-        Some(Found { at, ledger: Some(ledger), .. }) if at >= needed => Ok((ledger, at)),
+        Some(FoundSchema { at, ledger: Some(ledger), .. }) if at >= needed => Ok((ledger, at)),
         Some(found) => Err(OpenError::NeedsMigration { found: found.at, needed }),
         None => {
             is_nowhere(client, location, &OpenOptions::default()).await?;
@@ -172,14 +172,14 @@ async fn usable(client: &Client, location: &str, options: &OpenOptions) -> Resul
     }
     match found {
         None => is_nowhere(client, location, options).await.map(|()| None),
-        Some(Found { at, ledger: Some(ledger), .. }) if at >= needed => Ok(Some((ledger, at))),
+        Some(FoundSchema { at, ledger: Some(ledger), .. }) if at >= needed => Ok(Some((ledger, at))),
         Some(_) if options.migrate => Ok(None),
         Some(found) => Err(OpenError::NeedsMigration { found: found.at, needed }),
     }
 }
 
 /// The schema's state; none in an empty database.
-async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenError> {
+async fn find(client: &Client, location: &str) -> Result<Option<FoundSchema>, OpenError> {
     let opening = |error| errors::opening(location, error);
     let reading = |error: StoreError| errors::opening_with(location, error);
     let exists = client.query_one(EXISTS, &[]).await.map_err(opening)?;
@@ -195,7 +195,7 @@ async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenErro
     admits(&min_release)?;
     let shard_count = ledger.get("shard_count").map_err(reading)?;
     if at < SEAL_KEY {
-        return Ok(Some(Found { at, shard_count, min_release, ledger: None }));
+        return Ok(Some(FoundSchema { at, shard_count, min_release, ledger: None }));
     }
     let key = client.query_one(READ_SEAL_KEY, &[]).await.map_err(opening)?;
     let key = Reader { table: "ledger", row: &key, key: &|| "the only row".to_owned() };
@@ -205,7 +205,7 @@ async fn find(client: &Client, location: &str) -> Result<Option<Found>, OpenErro
         shard_count,
         seal_key: SealKey::new(key.get("seal_key").map_err(reading)?),
     };
-    Ok(Some(Found { at, shard_count, min_release, ledger: Some(ledger) }))
+    Ok(Some(FoundSchema { at, shard_count, min_release, ledger: Some(ledger) }))
 }
 
 fn missing(location: &str) -> OpenError {

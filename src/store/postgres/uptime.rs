@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::rows::{At, bigint};
 use crate::clock::{Clock as _, SystemClock};
 use crate::domain::{Steady, Time};
-use crate::store::steady::{Clocks, Kept, Machine, Steps, after_a_step, is_step};
+use crate::store::steady::{Clocks, KeptSteady, Machine, Steps, after_a_step, is_step};
 use crate::store::uptime::{Ended, GAP, Uptime};
 use crate::store::{Elapsed, StoreError};
 
@@ -58,7 +58,7 @@ struct Inner {
 
 /// What the database told of its clock, and of the steady one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct DatabaseClocks {
     /// The database's clock.
     pub(super) clock: Time,
     /// By how much the steady clock is ahead of it, in microseconds, as was noticed last.
@@ -70,7 +70,7 @@ pub(super) struct Told {
 /// What the database tells a replica that starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
-    told: Told,
+    told: DatabaseClocks,
     /// The time from which on the ledger has had the steady clock.
     since: Time,
     /// Others serve by a steady clock that the database's has left: it was set, and none of them has noted that yet.
@@ -80,7 +80,7 @@ pub(super) struct Opening {
 impl Opening {
     /// How far the last stamp is behind, by the database's clock, in microseconds: nobody stamped meanwhile, or that clock was
     /// set.
-    pub(super) fn behind(told: Told) -> i64 {
+    pub(super) fn behind(told: DatabaseClocks) -> i64 {
         told.clock.plus_micros(told.ahead).since(told.alive_at)
     }
 }
@@ -101,7 +101,7 @@ pub(super) struct Sent {
 impl ReplicaUptime {
     /// The uptime of a replica that starts when the database tells this.
     pub(super) fn new(Opening { told, since, beside_others }: &Opening, elapsed: Elapsed) -> Self {
-        let kept = Kept { alive_at: told.alive_at, ahead: told.ahead, since: *since };
+        let kept = KeptSteady { alive_at: told.alive_at, ahead: told.ahead, since: *since };
         let now = if *beside_others { told.alive_at } else { kept.resumed(told.clock) };
         let (ahead, uptime) = (told.ahead, Uptime::new(now, GAP));
         let inner = Inner { told: (now, (elapsed.0)()), ahead, to_keep: None, uptime, machine: Machine::default() };
@@ -163,7 +163,7 @@ impl ReplicaUptime {
     pub(super) async fn making<T>(
         &self,
         made: impl Future<Output = Result<T, StoreError>>,
-        told: impl FnOnce(&T) -> Option<Told>,
+        told: impl FnOnce(&T) -> Option<DatabaseClocks>,
     ) -> Result<T, StoreError> {
         let sent = (self.elapsed.0)();
         let number = {
@@ -171,7 +171,7 @@ impl ReplicaUptime {
             let now = inner.at(sent);
             inner.uptime.asked(now)
         };
-        let mut asked = Asked { replica: self, number, ended: Ended::Unknown };
+        let mut asked = UnderWay { replica: self, number, ended: Ended::Unknown };
         let made = made.await;
         if let Some(told) = made.as_ref().ok().and_then(told) {
             self.held().tell(told, sent, (self.elapsed.0)(), &self.steps);
@@ -194,7 +194,7 @@ impl Inner {
 
     /// Notes that the database's clock showed a time between two moments. Where the estimate rules that out, that clock was
     /// set, or this process did not run.
-    fn tell(&mut self, told: Told, sent: Duration, received: Duration, steps: &Steps) {
+    fn tell(&mut self, told: DatabaseClocks, sent: Duration, received: Duration, steps: &Steps) {
         let (earliest, latest) = (self.at(sent), self.at(received));
         let now = told.clock.plus_micros(told.ahead);
         let off = now.since(now.clamp(earliest, latest));
@@ -222,13 +222,13 @@ impl Inner {
 
 /// A renewal or a stamp that is on its way. Notes its end when it is dropped, even by a caller that does not wait for
 /// it.
-struct Asked<'a> {
+struct UnderWay<'a> {
     replica: &'a ReplicaUptime,
     number: u64,
     ended: Ended,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut inner = self.replica.held();
         let now = inner.at((self.replica.elapsed.0)());

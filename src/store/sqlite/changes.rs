@@ -8,7 +8,7 @@ use super::rows::{Yielding, bigint, each};
 use super::{ends, errors};
 use crate::domain::{Namespace, Position, Positions, Shard, Time};
 use crate::store::json::EventColumns;
-use crate::store::merge::{self, Part};
+use crate::store::merge::{self, ShardEvents};
 use crate::store::rows::events;
 use crate::store::{Page, StoreError};
 
@@ -77,10 +77,10 @@ fn part(
     limit: usize,
     bytes_max: usize,
     yielding: &mut Yielding,
-) -> Result<Part<EventColumns>, StoreError> {
+) -> Result<ShardEvents<EventColumns>, StoreError> {
     // One row more than wanted tells whether there is more.
     let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
-    let mut part = Part { shard, events: Vec::new(), cut: false };
+    let mut part = ShardEvents { shard, events: Vec::new(), cut: false };
     let mut bytes = 0;
     let visit = |row: &Row<'_>| {
         yielding.row();

@@ -78,7 +78,7 @@ pub(super) struct Identity {
 
 /// A part of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum LedgerFile {
     Database,
     Log,
 }
@@ -148,7 +148,7 @@ impl Identity {
             (_, _) if self.lock().is_none() => return Ok(()),
             // Of a file without a page, SQLite removes the log.
             (Meaning::Same, _) if self.is_short() => {
-                self.cut(Part::Database);
+                self.cut(LedgerFile::Database);
                 return self.known();
             }
             (Meaning::Same, Meaning::Same) => {
@@ -170,7 +170,7 @@ impl Identity {
             return self.look().is_ok();
         }
         if self.frames.is_cut() {
-            self.cut(Part::Log);
+            self.cut(LedgerFile::Log);
         }
         !self.stays()
     }
@@ -179,9 +179,9 @@ impl Identity {
     /// is written into the file. Called between two jobs of the writer.
     pub(super) fn has_all(&self) -> bool {
         if self.is_short() {
-            self.cut(Part::Database);
+            self.cut(LedgerFile::Database);
         } else if self.has_hole() {
-            self.cut(Part::Log);
+            self.cut(LedgerFile::Log);
         }
         self.look().is_ok()
     }
@@ -218,8 +218,8 @@ impl Identity {
     }
 
     /// Notes that a part was cut: the store is lost. Called by the writer.
-    fn cut(&self, part: Part) {
-        if part == Part::Log
+    fn cut(&self, part: LedgerFile) {
+        if part == LedgerFile::Log
             && !self.stays()
             && let Err(error) = self.frames.mark_hole()
         {
@@ -312,11 +312,11 @@ impl Identity {
         )
     }
 
-    fn without_all(&self, part: Part) -> String {
+    fn without_all(&self, part: LedgerFile) -> String {
         let (database, log) = (self.database.path.display(), self.log.path.display());
         let cut = match part {
-            Part::Database => format!("file {database}"),
-            Part::Log => format!("write-ahead log {log}"),
+            LedgerFile::Database => format!("file {database}"),
+            LedgerFile::Log => format!("write-ahead log {log}"),
         };
         format!(
             "the ledger's {cut} was cut while it was served, and calls that were acknowledged until then went with it; what is \

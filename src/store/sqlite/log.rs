@@ -90,18 +90,18 @@ fn compare(file: &Path, header: &[u8; HEADER_BYTES], log: &Path) -> io::Result<O
     let bytes = fs::metadata(file)?.len();
     let found = match File::open(log) {
         Ok(log) => read(&mut BufReader::with_capacity(1 << 16, log), bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => FoundLog::Nothing,
         Err(error) => return Err(error),
     };
     let lacks_its_log = lacks_its_log(number(header, OWN), number(header, SCHEMA));
     let whole = |what| Some((what, 0));
     Ok(match found {
-        Found::Nothing if lacks_its_log => whole(Mismatch::Gone),
-        Found::Nothing | Found::Begun if is_shorter(bytes, header) => whole(Mismatch::Cut),
-        Found::Nothing | Found::Begun => None,
-        Found::NoLog => whole(Mismatch::NoLog),
-        Found::Log { page_bytes, .. } if page_bytes != page_bytes_of(header) => whole(Mismatch::Stranger),
-        Found::Log { generations, damaged_at, lacks_pages, .. } => {
+        FoundLog::Nothing if lacks_its_log => whole(Mismatch::Gone),
+        FoundLog::Nothing | FoundLog::Begun if is_shorter(bytes, header) => whole(Mismatch::Cut),
+        FoundLog::Nothing | FoundLog::Begun => None,
+        FoundLog::NoLog => whole(Mismatch::NoLog),
+        FoundLog::Log { page_bytes, .. } if page_bytes != page_bytes_of(header) => whole(Mismatch::Stranger),
+        FoundLog::Log { generations, damaged_at, lacks_pages, .. } => {
             let is_known = generations.contains(&number(header, OWN));
             // A log is stamped before anything else where the file lacks it.
             let is_stranger = !is_known && (lacks_its_log || !generations.is_empty());
@@ -112,13 +112,13 @@ fn compare(file: &Path, header: &[u8; HEADER_BYTES], log: &Path) -> io::Result<O
                 None => None,
             }
         }
-        Found::Damaged { at } => Some((Mismatch::Damaged, at)),
+        FoundLog::Damaged { at } => Some((Mismatch::Damaged, at)),
     })
 }
 
 /// What is in the place of a log.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum FoundLog {
     /// Nothing that SQLite would replay.
     Nothing,
     /// A log that was begun anew, and has no commit yet: all of the one before is in the file.
@@ -140,15 +140,15 @@ enum Found {
 }
 
 /// Reads a log beside a file of so many bytes.
-fn read(log: &mut impl Read, file_bytes: u64) -> io::Result<Found> {
+fn read(log: &mut impl Read, file_bytes: u64) -> io::Result<FoundLog> {
     let mut header = [0; LOG_HEADER_BYTES];
     if !fill(log, &mut header)? {
-        return Ok(Found::Nothing);
+        return Ok(FoundLog::Nothing);
     }
     let magic = number(&header, 0);
     if magic & !1 != LOG_MAGIC {
         // Zeros are what a crash of the system leaves of a log that was being made.
-        return Ok(if header.iter().all(|byte| *byte == 0) { Found::Nothing } else { Found::NoLog });
+        return Ok(if header.iter().all(|byte| *byte == 0) { FoundLog::Nothing } else { FoundLog::NoLog });
     }
     let (page_bytes, is_big_endian) = (number(&header, 8), magic & 1 == 1);
     let mut sums = Sums { of_big_endian: is_big_endian, pair: (0, 0) };
@@ -156,7 +156,7 @@ fn read(log: &mut impl Read, file_bytes: u64) -> io::Result<Found> {
     let is_one = number(&header, 4) == LOG_VERSION && page_bytes.is_power_of_two();
     if !is_one || !(512..=65_536).contains(&page_bytes) || sums.pair != (number(&header, 24), number(&header, 28)) {
         let mut more = [0];
-        return Ok(if fill(log, &mut more)? { Found::Damaged { at: 0 } } else { Found::Nothing });
+        return Ok(if fill(log, &mut more)? { FoundLog::Damaged { at: 0 } } else { FoundLog::Nothing });
     }
     let mut frame = vec![0; FRAME_HEADER_BYTES + usize::try_from(page_bytes).unwrap_or_default()];
     let (mut generations, mut of_this_commit, mut commits) = (Vec::new(), Vec::new(), 0);
@@ -190,10 +190,10 @@ fn read(log: &mut impl Read, file_bytes: u64) -> io::Result<Found> {
         }
     }
     Ok(match (commits, damaged_at) {
-        (0, Some(at)) => Found::Damaged { at },
-        (0, None) if frames == 0 => Found::Nothing,
-        (0, None) => Found::Begun,
-        _ => Found::Log { page_bytes, generations, damaged_at, lacks_pages: pages.lack_any() },
+        (0, Some(at)) => FoundLog::Damaged { at },
+        (0, None) if frames == 0 => FoundLog::Nothing,
+        (0, None) => FoundLog::Begun,
+        _ => FoundLog::Log { page_bytes, generations, damaged_at, lacks_pages: pages.lack_any() },
     })
 }
 

@@ -18,7 +18,7 @@ use crate::private;
 use crate::store::OpenOptions;
 use crate::store::fitness::refuse;
 use crate::store::migrations::{Migrated, SQLITE};
-use crate::store::steady::Kept;
+use crate::store::steady::KeptSteady;
 use crate::store::{Ledger, OpenError};
 
 /// Connections that read, beside the one that writes.
@@ -43,7 +43,7 @@ pub(super) struct Opened {
     /// The migrations that were applied on the way.
     pub(super) migrated: Migrated,
     /// What is kept of the steady clock.
-    pub(super) kept: Kept,
+    pub(super) kept: KeptSteady,
 }
 
 /// An absolute path is never taken for one of SQLite's special names, such as `:memory:`.
@@ -197,7 +197,7 @@ pub(super) fn ledger(connection: &Connection, path: &Path) -> Result<Ledger, Ope
 }
 
 /// What the row of `uptime` says of the steady clock.
-pub(super) fn kept(connection: &Connection, path: &Path) -> Result<Kept, OpenError> {
+pub(super) fn kept(connection: &Connection, path: &Path) -> Result<KeptSteady, OpenError> {
     rows::kept(connection)
         .map_err(|error| OpenError::Failed { location: path.display().to_string(), source: error.into() })
 }

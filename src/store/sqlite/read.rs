@@ -12,7 +12,7 @@ use crate::domain::{ContentRow, Event, Position, Positions, Revision, Run, RunKe
 use crate::store::contents::{self, BESIDE, Beside};
 use crate::store::dialect::run_columns;
 use crate::store::rows::{events, runs};
-use crate::store::{Found, RunAsKept, StoreError, json};
+use crate::store::{FoundRun, RunAsKept, StoreError, json};
 
 const RUN: &str = concat!(
     "-- read.run\nselect ",
@@ -46,20 +46,20 @@ pub(super) fn runs(
     keys: &[(Shard, RunKey)],
     bytes_max: usize,
     clock: &UptimeClock,
-) -> Result<Vec<Found>, StoreError> {
+) -> Result<Vec<FoundRun>, StoreError> {
     let mut bytes = 0;
     let read = |(shard, key): &(Shard, RunKey)| {
         if bytes >= bytes_max.max(1) {
-            return Ok(Found::Left);
+            return Ok(FoundRun::Left);
         }
-        let Some(run) = run(connection, *shard, key)? else { return Ok(Found::Nothing) };
+        let Some(run) = run(connection, *shard, key)? else { return Ok(FoundRun::Nothing) };
         bytes += run.weight().max(1);
         let lease = if RunAsKept::keeps_lease(&run) {
             leases::kept(connection, *shard, key, &clock.seen())?.map(|row| row.lease.told(|time| clock.shown(time)))
         } else {
             None
         };
-        Ok(Found::Run(Box::new(RunAsKept { run, lease })))
+        Ok(FoundRun::Run(Box::new(RunAsKept { run, lease })))
     };
     keys.iter().map(read).collect()
 }

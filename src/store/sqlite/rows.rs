@@ -14,7 +14,7 @@ use crate::store::error::Source;
 pub(super) use crate::store::rows::Reader;
 use crate::store::rows::{Column, Columns};
 pub(super) use crate::store::scalars::{bigint, shown};
-use crate::store::steady::Kept;
+use crate::store::steady::KeptSteady;
 use crate::store::{Ledger, SealKey, StoreError};
 
 impl Columns for Row<'_> {
@@ -152,12 +152,12 @@ pub(super) fn ledger(connection: &Connection) -> Result<Ledger, StoreError> {
 }
 
 /// What is kept of the steady clock.
-pub(super) fn kept(connection: &Connection) -> Result<Kept, StoreError> {
+pub(super) fn kept(connection: &Connection) -> Result<KeptSteady, StoreError> {
     let statement = "-- rows.kept\nselect alive_at, steady_ahead, steady_since from uptime";
     let read = |row: &Row<'_>| {
         let uptime = Reader { table: "uptime", row, key: &|| "the database".to_owned() };
         let (alive_at, since) = (uptime.get((0, "alive_at"))?, uptime.get((2, "steady_since"))?);
-        Ok(Kept { alive_at, ahead: uptime.get((1, "steady_ahead"))?, since })
+        Ok(KeptSteady { alive_at, ahead: uptime.get((1, "steady_ahead"))?, since })
     };
     first(connection, statement, [], read)?.ok_or_else(|| {
         let (key, source) = ("the database".to_owned(), "the row is missing".into());

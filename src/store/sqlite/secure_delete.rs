@@ -36,13 +36,13 @@ pub(super) fn owe(transaction: &Transaction<'_>) -> Result<(), StoreError> {
 
 /// Asks the cleaner of a file.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct CleanerCalls {
     something: Notify,
     /// The log has what was purged. That is owed for no longer than the log lasts, which the next open cuts as well.
     purged: AtomicBool,
 }
 
-impl Asked {
+impl CleanerCalls {
     /// A redaction was committed.
     pub(super) fn redacted(&self) {
         self.something.notify_one();
@@ -56,7 +56,7 @@ impl Asked {
 }
 
 /// Cleans the file whenever it is asked to, and once at the start. A try that fails is made again.
-pub(super) async fn run(connections: Arc<Connections>, asked: Arc<Asked>, stop: CancellationToken) {
+pub(super) async fn run(connections: Arc<Connections>, asked: Arc<CleanerCalls>, stop: CancellationToken) {
     let work = async {
         loop {
             let purged = asked.purged.swap(false, Ordering::Relaxed);

@@ -15,7 +15,7 @@ pub struct SqliteStore {
     pub(super) ledger: Ledger,
     pub(super) description: Description,
     /// Asked when a redaction or a purge was committed.
-    pub(super) cleaning: Arc<secure_delete::Asked>,
+    pub(super) cleaning: Arc<secure_delete::CleanerCalls>,
     /// The versions of lifecycles that were read last.
     pub(super) versions: Arc<Versions>,
 }

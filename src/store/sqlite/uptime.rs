@@ -11,7 +11,7 @@ use super::rows::execute;
 use crate::clock::Clock;
 use crate::domain::{Steady, Time};
 use crate::store::StoreError;
-use crate::store::steady::{Clocks, Kept, Steps, after_a_step, is_step};
+use crate::store::steady::{Clocks, KeptSteady, Steps, after_a_step, is_step};
 use crate::store::uptime::{Ended, LONGEST, Seen, Uptime};
 
 /// The store's clock, the steady clock, and the uptime by it.
@@ -44,7 +44,7 @@ const STALE_MICROS: i64 = 500_000;
 
 impl UptimeClock {
     /// The clocks of a store that is opened now.
-    pub(super) fn new(clock: Arc<dyn Clock>, kept: Kept) -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>, kept: KeptSteady) -> Self {
         let (now, elapsed) = (clock.now(), clock.elapsed());
         let (steady, steps) = (kept.resumed(now), Steps::default());
         let mut ahead = kept.ahead;
@@ -154,7 +154,7 @@ impl UptimeClock {
             let now = self.now();
             inner.uptime.asked(now)
         };
-        let mut asked = Asked { clock: self, number, ended: Ended::Unknown };
+        let mut asked = UnderWay { clock: self, number, ended: Ended::Unknown };
         let made = renewal.await;
         asked.ended = Ended::of(&made);
         made
@@ -171,13 +171,13 @@ fn micros(time: Duration) -> i64 {
 }
 
 /// A renewal or a stamp on its way. Notes its end when it is dropped, even by a caller that does not wait for it.
-struct Asked<'a> {
+struct UnderWay<'a> {
     clock: &'a UptimeClock,
     number: u64,
     ended: Ended,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut inner = self.clock.held();
         let now = self.clock.now();

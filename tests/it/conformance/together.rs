@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use runledger::domain::{Progress, Renewal, RunKey};
 use runledger::store::leases::KeptLease;
-use runledger::store::{Found, Store};
+use runledger::store::{FoundRun, Store};
 use serde_json::json;
 
 use super::asking::{apply, home};
@@ -24,12 +24,12 @@ async fn alone(store: &dyn Store, keys: &[RunKey]) -> Vec<Option<(u64, Option<Ke
 async fn together(store: &dyn Store, keys: &[RunKey]) -> Vec<Option<(u64, Option<KeptLease>)>> {
     let found = store.runs(keys, usize::MAX).await.unwrap();
     let read = found.into_iter().zip(keys).map(|(found, key)| match found {
-        Found::Run(read) => {
+        FoundRun::Run(read) => {
             assert_eq!(read.run.key(), *key);
             Some((read.run.revision.get(), read.lease))
         }
-        Found::Nothing => None,
-        Found::Left => panic!("there is no bound"),
+        FoundRun::Nothing => None,
+        FoundRun::Left => panic!("there is no bound"),
     });
     read.collect()
 }
@@ -96,9 +96,9 @@ pub(crate) async fn runs_that_are_read_together_are_bounded_in_bytes<F: Fixture>
             let mut rest = Vec::new();
             for (key, found) in asked.into_iter().zip(found) {
                 match found {
-                    Found::Run(run) => drop(read.insert(key, run)),
-                    Found::Nothing => assert_eq!(key.run_id, *"unknown"),
-                    Found::Left => rest.push(key),
+                    FoundRun::Run(run) => drop(read.insert(key, run)),
+                    FoundRun::Nothing => assert_eq!(key.run_id, *"unknown"),
+                    FoundRun::Left => rest.push(key),
                 }
             }
             let more = read.len() - before;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use futures_util::future::join;
 use runledger::store::postgres::PostgresStore;
-use runledger::store::{Found, OpenOptions, Runs as _};
+use runledger::store::{FoundRun, OpenOptions, Runs as _};
 use runledger::tasks::Supervisor;
 
 use super::open;
@@ -28,7 +28,7 @@ async fn a_run_that_is_known_to_be_held_is_read_with_its_lease_by_one_statement(
         watch.query_one(reader, &[]).await.unwrap().get(0)
     };
     let last = async |id: &str| {
-        assert!(matches!(here.runs(&[key(id)], 1).await.unwrap()[..], [Found::Run(_)]));
+        assert!(matches!(here.runs(&[key(id)], 1).await.unwrap()[..], [FoundRun::Run(_)]));
         let query = "select split_part(query, E'\\n', 1) from pg_stat_activity where pid = $1";
         watch.query_one(query, &[&pid]).await.unwrap().get::<_, String>(0)
     };
@@ -58,7 +58,7 @@ async fn a_run_that_turns_out_to_be_held_is_read_with_its_lease_on_one_session()
     let read = Mutex::new(Vec::new());
     let reads = async |id: &'static str| {
         let found = here.runs(&[key(id)], 1).await.unwrap();
-        read.lock().unwrap().push((id, matches!(&found[..], [Found::Run(kept)] if kept.lease.is_some())));
+        read.lock().unwrap().push((id, matches!(&found[..], [FoundRun::Run(kept)] if kept.lease.is_some())));
     };
     join(reads("foreign"), reads("plain")).await;
     assert_eq!(read.into_inner().unwrap(), [("foreign", true), ("plain", false)]);

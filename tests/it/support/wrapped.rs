@@ -12,13 +12,13 @@ use runledger::domain::{
     LifecycleRecord, Namespace, NamespaceCommand, NamespaceDecision, NamespaceRecord, Position, Positions, Priority,
     PutLifecycle, PutOutcome, PutRefusal, Renewal, Revision, Run, RunId, RunKey, Shard, Time,
 };
-use runledger::memory::Part;
+use runledger::memory::MemoryUse;
 use runledger::store::contents::Beside;
 use runledger::store::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use runledger::store::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use runledger::store::retention::{Due, Purged, Retained, Walk, Walked};
 use runledger::store::{
-    ChangeError, Clocks, CommitError, Commits, Description, Found, Ledger, Lifecycles, LoggedEvent, Namespaces,
+    ChangeError, Clocks, CommitError, Commits, Description, FoundRun, Ledger, Lifecycles, LoggedEvent, Namespaces,
     OfLedger, Page, PoolUse, Purges, RunLog, Runs, Statistics, Store, StoreError, Unreadable, Unsettled, Upkeep,
 };
 use tokio::sync::Semaphore;
@@ -157,7 +157,7 @@ impl Deref for Faulty<'_> {
 macro_rules! wrapped {
     ($($path:ident {
         $(fn $told:ident($($tells:ident: $Told:ty),*) $(-> $Answer:ty)?;)*
-        $(async fn $asked:ident($($asks:ident: $Asked:ty),*) $(-> $Found:ty)? $(as $call:ident)?;)*
+        $(async fn $asked:ident($($asks:ident: $Asked:ty),*) $(-> $FoundRun:ty)? $(as $call:ident)?;)*
     })*) => {
         $(#[async_trait]
         impl $path for Wrapped {
@@ -165,7 +165,7 @@ macro_rules! wrapped {
                 Faulty(self).$told($($tells),*)
             })*
 
-            $(async fn $asked(&self, $($asks: $Asked),*) $(-> $Found)? {
+            $(async fn $asked(&self, $($asks: $Asked),*) $(-> $FoundRun)? {
                 Faulty(self).$asked($($asks),*).await
             })*
         })*
@@ -267,13 +267,13 @@ impl Faulty<'_> {
         self.0.store.run(key).await
     }
 
-    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<Found>, StoreError> {
+    async fn runs(&self, keys: &[RunKey], bytes_max: usize) -> Result<Vec<FoundRun>, StoreError> {
         self.0.runs.fetch_add(keys.len() as u64, Ordering::Relaxed);
         self.0.runs_gate.acquire().await.expect("never closed").forget();
         let found = self.0.store.runs(keys, bytes_max).await?;
         let weights = found.iter().filter_map(|found| match found {
-            Found::Run(read) => Some(read.run.weight()),
-            Found::Nothing | Found::Left => None,
+            FoundRun::Run(read) => Some(read.run.weight()),
+            FoundRun::Nothing | FoundRun::Left => None,
         });
         self.0.shared.lock().unwrap().push((weights.clone().count(), weights.sum()));
         Ok(found)

@@ -9,7 +9,7 @@ use http::{HeaderMap, Response};
 use runledger_proto::methods::Kind;
 use tonic::{Code, Status};
 
-use super::super::answer::{self, Answer};
+use super::super::answer::{self, AnswerBody};
 use super::super::begun::Begun;
 use super::super::call::{Call, Context, Entered, Execution};
 use super::super::peer::{Open, Peer};
@@ -34,7 +34,7 @@ pub(super) struct Answers {
 }
 
 impl<B: RequestBody, N: Executing<Execution<B>>> Pass<Entered<B>, N> for Answers {
-    type Answer = Response<Answer>;
+    type Answer = Response<AnswerBody>;
     type Future = Begun<B>;
 
     fn pass(
@@ -70,7 +70,7 @@ async fn answered(
     admitted: Arc<Admitted>,
     open: Open,
     sending: Arc<Sending>,
-) -> Response<Answer> {
+) -> Response<AnswerBody> {
     let answer = match untyped(answer.headers()) {
         None => answer,
         Some(typed) => typed.into_http(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Response;
 
-use super::super::answer::Answer;
+use super::super::answer::AnswerBody;
 use super::super::begun::Begun;
 use super::super::call::Entered;
 use super::super::peer::Peer;
@@ -15,7 +15,7 @@ use super::passing::{Answering, Pass};
 pub(super) struct Limiting(pub(super) Arc<Peer>);
 
 impl<B: RequestBody, N: Answering<Entered<B>, B>> Pass<Entered<B>, N> for Limiting {
-    type Answer = Response<Answer>;
+    type Answer = Response<AnswerBody>;
     type Future = Begun<B>;
 
     fn pass(&self, Entered { mut call, admitted }: Entered<B>, next: &mut N) -> Begun<B> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Response;
 
-use super::super::answer::Answer;
+use super::super::answer::AnswerBody;
 use super::super::begun::Begun;
 use super::super::call::{Arrived, Counted};
 use super::super::peer::Peer;
@@ -16,7 +16,7 @@ use super::passing::{Answering, Pass};
 pub(super) struct Counting(pub(super) Arc<Peer>);
 
 impl<B: RequestBody, N: Answering<Counted<B>, B>> Pass<Arrived<B>, N> for Counting {
-    type Answer = Response<Answer>;
+    type Answer = Response<AnswerBody>;
     type Future = Begun<B>;
 
     fn pass(&self, call: Arrived<B>, next: &mut N) -> Begun<B> {

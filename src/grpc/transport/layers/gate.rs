@@ -9,7 +9,7 @@ use tokio::time::timeout_at;
 use tonic::Status;
 use tonic::body::Body;
 
-use super::super::answer::Answer;
+use super::super::answer::AnswerBody;
 use super::super::begun::Begun;
 use super::super::call::{Call, Deadlines, Entered};
 use super::super::method::Method;
@@ -17,7 +17,7 @@ use super::super::peer::Peer;
 use super::super::request::RequestBody;
 use super::passing::{Answering, Pass};
 use crate::auth::Gate;
-use crate::auth::gate::{Asked, Certificate, Denied, Looked};
+use crate::auth::gate::{GatedCall, Certificate, Denied, Looked};
 use crate::wire::problem;
 
 /// The gate, as the calls of one connection come to it.
@@ -28,7 +28,7 @@ pub(super) struct Entrance {
 }
 
 impl<B: RequestBody, N: Answering<Entered<B>, B>> Pass<Call<B>, N> for Entrance {
-    type Answer = Response<Answer>;
+    type Answer = Response<AnswerBody>;
     type Future = Begun<B>;
 
     fn pass(&self, call: Call<B>, next: &mut N) -> Begun<B> {
@@ -64,10 +64,10 @@ async fn prove<B, N: Answering<Entered<B>, B>>(
 }
 
 impl Entrance {
-    fn asked<'a>(&'a self, method: Method, headers: &'a HeaderMap) -> Asked<'a> {
+    fn asked<'a>(&'a self, method: Method, headers: &'a HeaderMap) -> GatedCall<'a> {
         let shown = self.peer.certificate();
         let certificate = shown.map(|shown| Certificate { name: &shown.name, issuer: &shown.issuer });
-        Asked { access: method.access, headers, certificate, lasts: matches!(method.kind, Kind::Wait | Kind::Watch) }
+        GatedCall { access: method.access, headers, certificate, lasts: matches!(method.kind, Kind::Wait | Kind::Watch) }
     }
 
     /// The answer to a call that does not pass.

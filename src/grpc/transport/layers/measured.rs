@@ -3,7 +3,7 @@
 use http::{Request, Response};
 use tokio::time::Instant;
 
-use super::super::answer::Answer;
+use super::super::answer::AnswerBody;
 use super::super::begun::Begun;
 use super::super::call::Arrived;
 use super::super::measured::Measured;
@@ -15,7 +15,7 @@ use super::passing::{Answering, Pass};
 pub(super) struct Measuring;
 
 impl<B: RequestBody, N: Answering<Arrived<B>, B>> Pass<Request<B>, N> for Measuring {
-    type Answer = Response<Answer>;
+    type Answer = Response<AnswerBody>;
     type Future = Begun<B>;
 
     fn pass(&self, request: Request<B>, next: &mut N) -> Begun<B> {

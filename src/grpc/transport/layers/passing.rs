@@ -7,17 +7,17 @@ use http::Response;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use super::super::answer::Answer;
+use super::super::answer::AnswerBody;
 use super::super::begun::Begun;
 
 /// What takes a call by its headers, and refuses or begins it.
 pub(in super::super) trait Answering<C, B>:
-    Service<C, Response = Response<Answer>, Error = Infallible, Future = Begun<B>> + Clone + Send + 'static
+    Service<C, Response = Response<AnswerBody>, Error = Infallible, Future = Begun<B>> + Clone + Send + 'static
 {
 }
 
 impl<C, B, S> Answering<C, B> for S where
-    S: Service<C, Response = Response<Answer>, Error = Infallible, Future = Begun<B>> + Clone + Send + 'static
+    S: Service<C, Response = Response<AnswerBody>, Error = Infallible, Future = Begun<B>> + Clone + Send + 'static
 {
 }
 

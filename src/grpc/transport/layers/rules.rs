@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 
-use super::super::answer::Answer;
+use super::super::answer::AnswerBody;
 use super::super::begun::Begun;
 use super::super::call::{Arrived, Call, Counted, Deadlines};
 use super::super::peer::Peer;
@@ -23,7 +23,7 @@ use crate::wire::problem;
 pub(super) struct Rules(pub(super) Arc<Peer>);
 
 impl<B: RequestBody, N: Answering<Call<B>, B>> Pass<Counted<B>, N> for Rules {
-    type Answer = Response<Answer>;
+    type Answer = Response<AnswerBody>;
     type Future = Begun<B>;
 
     fn pass(

@@ -29,7 +29,7 @@ impl Reader for Peer {
 
     fn hold(self: Arc<Self>, bytes: usize) -> Held {
         self.untaken.read_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Box::new(Read { peer: self, bytes })
+        Box::new(ReadBytes { peer: self, bytes })
     }
 
     fn hold_in_all(&self, bytes: usize) -> Held {
@@ -40,12 +40,12 @@ impl Reader for Peer {
 
 /// See [`Reader::hold`].
 #[derive(Debug)]
-struct Read {
+struct ReadBytes {
     peer: Arc<Peer>,
     bytes: usize,
 }
 
-impl Drop for Read {
+impl Drop for ReadBytes {
     fn drop(&mut self) {
         let before = self.peer.untaken.read_bytes.fetch_sub(self.bytes, Ordering::AcqRel);
         if before > OWN_READ_BYTES_MAX {

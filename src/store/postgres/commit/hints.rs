@@ -40,7 +40,7 @@ const SENT_MICROS_MAX: i64 = 60_000_000;
 pub(in crate::store::postgres) struct Hints {
     runs: Cache<RunKey, Arc<Run>, ByWeight>,
     shards: Vec<Mutex<Option<End>>>,
-    clock: Mutex<Option<Told>>,
+    clock: Mutex<Option<ToldClock>>,
     /// The number of times that everything was forgotten.
     age: AtomicU64,
     /// Optimistic commits of unknown outcome, and when they were decided.
@@ -104,12 +104,12 @@ pub(in crate::store::postgres) enum RestedOn {
 
 /// The store's clock, and when an answer told it.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ToldClock {
     now: Time,
     received: Instant,
 }
 
-impl Told {
+impl ToldClock {
     fn is_better_than(self, later: Self) -> bool {
         let age = later.received - self.received;
         let ahead = self.after(age).since(later.now);
@@ -285,7 +285,7 @@ impl Hints {
     /// Notes the store's clock, as an answer told it. An answer that took long is worth less than an earlier one plus
     /// the time since.
     pub(in crate::store::postgres) fn clock(&self, now: Time) {
-        let told = Told { now, received: Instant::now() };
+        let told = ToldClock { now, received: Instant::now() };
         let mut clock = self.clock.lock();
         if !clock.is_some_and(|before| before.is_better_than(told)) {
             *clock = Some(told);

@@ -67,7 +67,7 @@ impl<'a> Keys<'a> {
 }
 
 /// The results of the first flush.
-pub(super) struct Read {
+pub(super) struct LoadedRuns {
     pub(super) loaded: Loaded,
     pub(super) now: Time,
     pub(super) min_release: Arc<str>,
@@ -94,7 +94,7 @@ pub(super) async fn lock_and_load(
     shard: Shard,
     (keys, wanted): (&Keys<'_>, &Wanted),
     with_runs: bool,
-) -> Result<Read, Failed> {
+) -> Result<LoadedRuns, Failed> {
     let shard = smallint(shard);
     let by_shard: [&(dyn ToSql + Sync); 1] = [&shard];
     let sending = Sending { shard, uptime };
@@ -129,7 +129,7 @@ pub(super) async fn lock_and_load(
         sides,
         ledger_epoch: ends.ledger_epoch,
     };
-    Ok(Read { loaded, now: ends.now, min_release: ends.min_release })
+    Ok(LoadedRuns { loaded, now: ends.now, min_release: ends.min_release })
 }
 
 async fn load_requests(session: &Session, prepared: &Prepared, shard: i16, keys: &Keys<'_>) -> Result<Vec<Row>, Error> {

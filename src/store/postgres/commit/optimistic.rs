@@ -30,7 +30,7 @@ use super::super::rows::{Reader, smallint};
 use super::hints::{Hinted, Hints, RestedOn};
 use super::outcome::{Written, write_alone};
 use super::path::{CommitPath, WRITE_MAX, before};
-use super::write::{Place, write};
+use super::write::{EventsPlace, write};
 use crate::domain::{
     Basis, Command, Decide, Decided, Declared, LedgerEpoch, LifecycleKey, LifecyclePin, Loaded, Position, Shard, Sides,
     Time,
@@ -62,7 +62,7 @@ pub(in crate::store::postgres) async fn commit(
     };
     let Guess { mut decided, remembered, named, last, times, min_release } = guess;
     let (shard_count, remembered, named) = (commits.shard_count, &remembered, &named[..]);
-    let place = Place::AtTheEnd { shard_count, min_release: &min_release, remembered, named };
+    let place = EventsPlace::AtTheEnd { shard_count, min_release: &min_release, remembered, named };
     let write = write(smallint(shard), commit_id, times, &decided, place);
     let session = before(deadline, commits.sessions.commit()).await??;
     if age != hints.age() {

@@ -41,7 +41,7 @@ impl Write<'_> {
 
 /// The place where the events are to stand.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::store::postgres) enum Place<'a> {
+pub(in crate::store::postgres) enum EventsPlace<'a> {
     /// After this position, which was read under the head that this transaction holds.
     After(Position),
     /// At the end, if every hint of the decision still holds; see [`optimistic`](super::optimistic).
@@ -64,7 +64,7 @@ pub(in crate::store::postgres) fn write<'a>(
     commit_id: Uuid,
     (at, steady): (Time, Time),
     decided: &'a Decided,
-    place: Place<'a>,
+    place: EventsPlace<'a>,
 ) -> Write<'a> {
     let (new, old): (Vec<&RunWrite>, Vec<&RunWrite>) = decided.runs.iter().partition(|write| write.before.is_none());
     let mut parts = Parts::default();
@@ -77,15 +77,15 @@ pub(in crate::store::postgres) fn write<'a>(
     if !old.is_empty() {
         parts.update_runs(&shard, &old, &decided.events);
     }
-    let to = Writing { home, shard: &shard, steady, is_held: matches!(place, Place::After(_)) };
+    let to = Writing { home, shard: &shard, steady, is_held: matches!(place, EventsPlace::After(_)) };
     sides::write(&mut parts, &to, &decided.sides);
     parts.insert_events(&shard, &commit_id, &decided.events);
     let (name, place) = match place {
-        Place::After(position) => {
+        EventsPlace::After(position) => {
             let last = parts.add("bigint", bigint(position));
             ("write", format!("place as materialized (select {last} as last, {at} as at, clock_timestamp() as now)"))
         }
-        Place::AtTheEnd { shard_count, min_release, remembered, named } => {
+        EventsPlace::AtTheEnd { shard_count, min_release, remembered, named } => {
             let mut guard = parts.guard(&shard, &at, min_release, !new.is_empty(), !old.is_empty(), &decided.events);
             sides::guard(&mut parts, remembered, &mut guard);
             if !named.is_empty() {
@@ -134,7 +134,7 @@ pub fn of_a_commit(shard_count: u16, decided: &Decided) -> Vec<String> {
         ends::statement(shard_count),
         LOAD_RUNS.to_owned(),
         LOAD_REQUEST_IDS.to_owned(),
-        written(Place::After(0)),
-        written(Place::AtTheEnd { shard_count, min_release: "0.0.0", remembered: &remembered, named: &named }),
+        written(EventsPlace::After(0)),
+        written(EventsPlace::AtTheEnd { shard_count, min_release: "0.0.0", remembered: &remembered, named: &named }),
     ]
 }

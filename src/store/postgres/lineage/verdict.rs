@@ -71,7 +71,7 @@ pub(super) struct Look {
 
 /// The facts that this process knows.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownFacts {
     pub(super) epoch: LedgerEpoch,
     pub(super) server: Identity,
     /// The highest position that was seen of each shard.
@@ -93,7 +93,7 @@ pub(super) enum Verdict {
     LeftBehind,
 }
 
-impl Known {
+impl KnownFacts {
     pub(super) fn judge(&self, look: &Look) -> Verdict {
         let Look { epoch, noted, server, ends } = look;
         if *epoch < self.epoch && server.is_before(&self.server) {
@@ -128,8 +128,8 @@ mod tests {
         Identity { system: Some(system.to_owned()), timeline: Some(timeline), table: Some("5/16384".to_owned()) }
     }
 
-    fn known(epoch: u64, server: Identity) -> Known {
-        Known { epoch: epoch.into(), server, seen: vec![7, 3].into() }
+    fn known(epoch: u64, server: Identity) -> KnownFacts {
+        KnownFacts { epoch: epoch.into(), server, seen: vec![7, 3].into() }
     }
 
     fn look(epoch: u64, noted: Identity, server: Identity) -> Look {

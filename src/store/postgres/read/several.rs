@@ -26,7 +26,7 @@ use crate::store::postgres::upkeep::leases;
 use crate::store::postgres::uptime::ReplicaUptime;
 use crate::store::postgres::uptime::statements::{EXPIRY, parameters, up};
 use crate::store::rows::{runs as rows, sides};
-use crate::store::{Found, RunAsKept, StoreError};
+use crate::store::{FoundRun, RunAsKept, StoreError};
 
 /// The runs of one shard. Each is looked up by index, as in a commit.
 const RUNS: &str = concat!(
@@ -72,14 +72,14 @@ pub(in crate::store::postgres) async fn runs(
     keys: &[RunKey],
     bytes_max: usize,
     shard_of: impl Fn(&RunKey) -> Shard,
-) -> Result<Vec<Found>, StoreError> {
+) -> Result<Vec<FoundRun>, StoreError> {
     if let [key] = keys
         && !held.has(key)
     {
         return Ok(vec![alone(sessions, uptime, held, key, shard_of).await?]);
     }
-    let asked: Vec<Asked<'_>> =
-        keys.iter().map(|key| Asked { key, shard: shard_of(key), is_held: held.has(key) }).collect();
+    let asked: Vec<WantedRun<'_>> =
+        keys.iter().map(|key| WantedRun { key, shard: shard_of(key), is_held: held.has(key) }).collect();
     let found = reading(sessions, |mut session| async move {
         let found = on(&mut session, uptime, &asked, bytes_max.max(1)).await;
         (session, found)
@@ -87,8 +87,8 @@ pub(in crate::store::postgres) async fn runs(
     let found = found.await??;
     for found in &found {
         match found {
-            Found::Run(read) => held.note(&read.run.key(), RunAsKept::keeps_lease(&read.run)),
-            Found::Nothing | Found::Left => {}
+            FoundRun::Run(read) => held.note(&read.run.key(), RunAsKept::keeps_lease(&read.run)),
+            FoundRun::Nothing | FoundRun::Left => {}
         }
     }
     Ok(found)
@@ -102,14 +102,14 @@ async fn alone(
     held: &HeldRuns,
     key: &RunKey,
     shard_of: impl Fn(&RunKey) -> Shard,
-) -> Result<Found, StoreError> {
+) -> Result<FoundRun, StoreError> {
     let shard = shard_of(key);
     let found = reading(sessions, |session| async move {
         let found = alone_on(&session, uptime, shard, key).await;
         (session, found)
     });
     let found = found.await??;
-    if matches!(&found, Found::Run(read) if RunAsKept::keeps_lease(&read.run)) {
+    if matches!(&found, FoundRun::Run(read) if RunAsKept::keeps_lease(&read.run)) {
         held.note(key, true);
     }
     Ok(found)
@@ -121,12 +121,12 @@ async fn alone_on(
     uptime: &ReplicaUptime,
     shard: Shard,
     key: &RunKey,
-) -> Result<Result<Found, StoreError>, Error> {
+) -> Result<Result<FoundRun, StoreError>, Error> {
     let statement = session.prepare_cached(RUN).await?;
     let row = session.query_opt(&statement, &[&smallint(shard), &key.namespace, &key.run_id]).await?;
     let run = match row.as_ref().map(rows::run).transpose() {
         Ok(Some(run)) => run,
-        Ok(None) => return Ok(Ok(Found::Nothing)),
+        Ok(None) => return Ok(Ok(FoundRun::Nothing)),
         Err(error) => return Ok(Err(error)),
     };
     let mut read = Box::new(RunAsKept { run, lease: None });
@@ -137,11 +137,11 @@ async fn alone_on(
             Err(error) => return Ok(Err(error)),
         }
     }
-    Ok(Ok(Found::Run(read)))
+    Ok(Ok(FoundRun::Run(read)))
 }
 
 /// A run that is asked for.
-struct Asked<'a> {
+struct WantedRun<'a> {
     key: &'a RunKey,
     shard: Shard,
     /// Whether the run is known to be held.
@@ -149,7 +149,7 @@ struct Asked<'a> {
 }
 
 /// The rows of a statement for some of the runs.
-struct Part {
+struct RunRows {
     /// The places of the runs among those that are asked for.
     numbers: Vec<i64>,
     with_leases: bool,
@@ -162,9 +162,9 @@ struct Part {
 async fn on(
     session: &mut Session,
     uptime: &ReplicaUptime,
-    asked: &[Asked<'_>],
+    asked: &[WantedRun<'_>],
     bytes_max: usize,
-) -> Result<Result<Vec<Found>, StoreError>, Error> {
+) -> Result<Result<Vec<FoundRun>, StoreError>, Error> {
     let parts = rows_of(session, uptime, asked, bytes_max).await?;
     if parts.iter().any(|part| part.cut) {
         session.leave_unread();
@@ -173,9 +173,9 @@ async fn on(
         Ok(found) => found,
         Err(error) => return Ok(Err(error)),
     };
-    let unknown = |asked: &Asked<'_>, found: &Found| match found {
-        Found::Run(read) => !asked.is_held && RunAsKept::keeps_lease(&read.run),
-        Found::Nothing | Found::Left => false,
+    let unknown = |asked: &WantedRun<'_>, found: &FoundRun| match found {
+        FoundRun::Run(read) => !asked.is_held && RunAsKept::keeps_lease(&read.run),
+        FoundRun::Nothing | FoundRun::Left => false,
     };
     let unknown = asked.iter().zip(&found).filter(|(asked, found)| unknown(asked, found));
     let unknown: Vec<(Shard, &RunKey)> = unknown.map(|(asked, _)| (asked.shard, asked.key)).collect();
@@ -189,8 +189,8 @@ async fn on(
     };
     for (asked, found) in asked.iter().zip(&mut found) {
         match found {
-            Found::Run(read) if !asked.is_held => read.lease = kept.get(asked.key).cloned(),
-            Found::Run(_) | Found::Nothing | Found::Left => {}
+            FoundRun::Run(read) if !asked.is_held => read.lease = kept.get(asked.key).cloned(),
+            FoundRun::Run(_) | FoundRun::Nothing | FoundRun::Left => {}
         }
     }
     Ok(Ok(found))
@@ -201,9 +201,9 @@ async fn on(
 async fn rows_of(
     session: &Session,
     uptime: &ReplicaUptime,
-    asked: &[Asked<'_>],
+    asked: &[WantedRun<'_>],
     bytes_max: usize,
-) -> Result<Vec<Part>, Error> {
+) -> Result<Vec<RunRows>, Error> {
     let mut parts: BTreeMap<(bool, Shard), Vec<i64>> = BTreeMap::new();
     for (number, asked) in (0..).zip(asked) {
         parts.entry((asked.is_held, asked.shard)).or_default().push(number);
@@ -233,23 +233,23 @@ async fn rows_of(
             bytes.fetch_add(row.raw_size_bytes(), Ordering::Relaxed);
             rows.push(row);
         }
-        Ok(Part { numbers, with_leases, rows, cut })
+        Ok(RunRows { numbers, with_leases, rows, cut })
     });
     try_join_all(reads).await
 }
 
 /// The runs in the rows.
-fn found(asked: &[Asked<'_>], parts: &[Part]) -> Result<Vec<Found>, StoreError> {
-    let mut found = vec![Found::Nothing; asked.len()];
+fn found(asked: &[WantedRun<'_>], parts: &[RunRows]) -> Result<Vec<FoundRun>, StoreError> {
+    let mut found = vec![FoundRun::Nothing; asked.len()];
     for part in parts {
         if part.cut {
-            part.numbers.iter().for_each(|number| found[index(*number)] = Found::Left);
+            part.numbers.iter().for_each(|number| found[index(*number)] = FoundRun::Left);
         }
         for row in &part.rows {
             let Some(nth) = number_of(row).map(index) else { continue };
             let run = rows::run(row)?;
             let lease = if part.with_leases { lease(row, asked[nth].key)? } else { None };
-            found[nth] = Found::Run(Box::new(RunAsKept { run, lease }));
+            found[nth] = FoundRun::Run(Box::new(RunAsKept { run, lease }));
         }
     }
     Ok(found)

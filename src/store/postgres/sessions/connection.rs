@@ -86,14 +86,14 @@ pub(in crate::store::postgres) struct Connection {
 
 #[derive(Default)]
 struct Statements {
-    kept: HashMap<Box<str>, Kept>,
+    kept: HashMap<Box<str>, CachedStatement>,
     /// The number of times that a statement was asked for.
     uses: u64,
     /// Statements that are being prepared, or were when their caller gave up.
     unfinished: usize,
 }
 
-struct Kept {
+struct CachedStatement {
     statement: Statement,
     /// The value of [`Statements::uses`] when the statement was asked for last.
     used: u64,
@@ -147,7 +147,7 @@ impl Statements {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(text, _)| text.clone());
             oldest.and_then(|oldest| self.kept.remove(&oldest));
         }
-        self.kept.insert(text.into(), Kept { statement, used: self.uses });
+        self.kept.insert(text.into(), CachedStatement { statement, used: self.uses });
     }
 }
 

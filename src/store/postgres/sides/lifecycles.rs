@@ -82,7 +82,7 @@ impl<'a> Parts<'a> {
         &mut self,
         stands_for: &'a [(LifecycleKey, LifecyclePin)],
     ) -> String {
-        let keys = Asked::of(stands_for.iter().map(|(key, _)| key));
+        let keys = LifecycleKeys::of(stands_for.iter().map(|(key, _)| key));
         let digests = stands_for.iter().map(|(_, pin)| digest_column(pin)).collect::<Vec<_>>();
         let (namespaces, names) = (self.add("text[]", keys.namespaces), self.add("text[]", keys.names));
         let (versions, digests) = (self.add("int[]", keys.versions), self.add("bigint[]", digests));
@@ -99,13 +99,13 @@ impl<'a> Parts<'a> {
 }
 
 /// Lifecycles as statements are asked for them.
-struct Asked<'a> {
+struct LifecycleKeys<'a> {
     namespaces: Vec<&'a str>,
     names: Vec<String>,
     versions: Vec<Option<i32>>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> LifecycleKeys<'a> {
     fn of(keys: impl Iterator<Item = &'a LifecycleKey> + Clone) -> Self {
         let number = |version: u32| i32::try_from(version).unwrap_or(i32::MAX);
         let (names, versions) =
@@ -116,7 +116,7 @@ impl<'a> Asked<'a> {
 
 /// The lifecycles, as far as they are there: under the head, for commands that came before.
 async fn load(session: &Session, missing: &[Missing]) -> Result<Vec<Row>, Error> {
-    let Asked { namespaces, names, versions } = Asked::of(missing.iter().map(|(key, _)| key));
+    let LifecycleKeys { namespaces, names, versions } = LifecycleKeys::of(missing.iter().map(|(key, _)| key));
     let digest = |known: &Option<Arc<Declared>>| known.as_ref().map(|declared| digest_column(&declared.pin));
     let known: Vec<Option<i64>> = missing.iter().map(|(_, known)| digest(known)).collect();
     let statement = session.prepare_cached(LOAD).await?;

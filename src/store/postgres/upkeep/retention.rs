@@ -10,7 +10,7 @@ use crate::store::postgres::autocommit_writes::writing;
 use crate::store::postgres::rows::{Reader, bigint, smallint};
 use crate::store::postgres::sessions::Sessions;
 use crate::store::postgres::{PostgresStore, min_release, read};
-use crate::store::retention::{Due, Purged, Purges, Retained, Step, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
+use crate::store::retention::{Due, Purged, Purges, Retained, StepSoFar, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
 use crate::store::rows::namespaces::{retained, retentions};
 use crate::store::{OfLedger as _, StoreError};
 
@@ -218,7 +218,7 @@ impl Purges for PostgresStore {
     async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError> {
         let Walk { namespace, keep_ms, statuses } = walk;
         let (shard, place) = (smallint(shard), bigint(after));
-        let mut step = Step::after(after);
+        let mut step = StepSoFar::after(after);
         let is_of_all = *namespace == Namespace::only();
         let next = if is_of_all {
             read::rows(&self.commits.sessions, NEXT, &[&shard, &place]).await?

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::{Opening, ReplicaUptime, Sent, Told};
+use super::{Opening, ReplicaUptime, Sent, DatabaseClocks};
 use crate::domain::Time;
 use crate::store::StoreError;
 use crate::store::leases::ACTS_AFTER_MS;
@@ -144,9 +144,9 @@ pub(in crate::store::postgres) async fn stay_alive(
 }
 
 /// The clocks in a row.
-fn told(row: &Row) -> Result<Told, StoreError> {
+fn told(row: &Row) -> Result<DatabaseClocks, StoreError> {
     let row = Reader { table: "uptime", row, key: &|| "the only row".to_owned() };
-    Ok(Told { clock: row.get("now")?, ahead: row.get("steady_ahead")?, alive_at: row.get("alive_at")? })
+    Ok(DatabaseClocks { clock: row.get("now")?, ahead: row.get("steady_ahead")?, alive_at: row.get("alive_at")? })
 }
 
 /// The time in which each server that serves has stamped, or noted that the database's clock was set.
@@ -166,7 +166,7 @@ pub(in crate::store::postgres) async fn opening(sessions: &Sessions) -> Result<O
 }
 
 /// The clocks, and the time from which on the ledger has had the steady one.
-async fn clock(sessions: &Sessions) -> Result<(Told, Time), StoreError> {
+async fn clock(sessions: &Sessions) -> Result<(DatabaseClocks, Time), StoreError> {
     let statement = format!(
         "-- uptime.clock
 select clock_timestamp() as now, {ahead} as steady_ahead, alive_at, steady_since from uptime where singleton",

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use crate::domain::{Namespace, Position, Positions, RunId, Shard, Status, Steady, Time};
 use crate::store::StoreError;
 use crate::store::dialect::content_bytes;
-use crate::store::retention::{Due, Purged, Retained, Step, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
+use crate::store::retention::{Due, Purged, Retained, StepSoFar, WALK_EVENTS_MAX, Walk, Walked, WalkedRows};
 use crate::store::rows::namespaces::{retained, retentions};
 use crate::store::sqlite::errors;
 use crate::store::sqlite::rows::{Reader, all, bigint, each, execute, first};
@@ -173,7 +173,7 @@ pub(in crate::store::sqlite) fn due(
     let now = steady.now;
     let statement = if *namespace == Namespace::only() { WALK } else { WALK_OF };
     let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
-    let mut step = Step::after(after);
+    let mut step = StepSoFar::after(after);
     each(connection, statement, (shard.0, bigint(after), namespace, limit), |row| {
         let event = Reader { table: "run_events", row, key: &|| "an event of a walk".to_owned() };
         // Those that follow are no earlier, by the steady clock.
