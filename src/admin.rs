@@ -57,7 +57,7 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let (said, metrics) = (LogThrottle::default(), Arc::new(Scrapes::of(metrics)));
+    let (said, metrics) = (LogThrottle::default(), Arc::new(Scrapes::new(metrics)));
     let mut places = Places::default();
     let accepting = async {
         loop {

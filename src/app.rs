@@ -115,7 +115,7 @@ async fn run(
     let ports = Ports {
         address,
         admin: admin.as_ref().map(|admin| admin.address),
-        tls: Spoken::of(&config),
+        tls: Spoken::new(&config),
         asks_for_credentials: config.access_file.is_some(),
     };
 
@@ -383,7 +383,7 @@ fn install(
     wait_max: WaitMax,
     process_memory: Arc<Memory>,
 ) {
-    let seals = Arc::new(Seals::of(store.ledger()));
+    let seals = Arc::new(Seals::new(store.ledger()));
     let frames = WireFrames { seals: seals.clone() };
     let committed = Arc::new(Notify::new());
     let (commits, upkeep): (Arc<dyn Commits>, Arc<dyn Upkeep>) = (store.clone(), store.clone());

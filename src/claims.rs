@@ -192,7 +192,7 @@ impl Claims {
                     }
                 }
             {
-                let to_give_back = ToGiveBack::of(&self.engine);
+                let to_give_back = ToGiveBack::new(&self.engine);
                 if let Some(mut granted) = self.claim(claim, candidate, &to_give_back).await? {
                     if !granted.replayed && claim.max_runs > 1 {
                         let claiming = (claim, &to_give_back);

@@ -53,7 +53,7 @@ impl CallerKey {
 
     /// The key of a connection, by its number from 1, and of the agent that a call on it names.
     #[must_use]
-    pub fn of(connection: u64, agent: Option<&[u8]>) -> Self {
+    pub fn new(connection: u64, agent: Option<&[u8]>) -> Self {
         Self { connection, agent: agent.map(|agent| NAMES.hash_one(agent)), ..Self::AUTHORITY }
     }
 

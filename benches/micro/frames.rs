@@ -18,7 +18,7 @@ use super::samples::{self, SIZES};
 
 pub(super) fn measure(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("frames");
-    let frames = WireFrames { seals: Arc::new(Seals::of(samples::ledger())) };
+    let frames = WireFrames { seals: Arc::new(Seals::new(samples::ledger())) };
     let cursor = Cursor {
         epoch: LedgerEpoch::FIRST,
         positions: vec![1_000_000; samples::ledger().shard_count.into()].into(),

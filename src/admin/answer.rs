@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn each_path_has_its_answer() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let metrics = Scrapes::of(Exposition::default());
+        let metrics = Scrapes::new(Exposition::default());
         let to = |method: &Method, path, readiness| runtime.block_on(to(method, path, readiness, &metrics));
         let status = |method: &Method, path, readiness| to(method, path, readiness).status().as_u16();
         for method in [Method::GET, Method::HEAD] {

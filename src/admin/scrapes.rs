@@ -35,7 +35,7 @@ pub(super) struct Scrape {
 }
 
 impl Scrapes {
-    pub(super) fn of(metrics: Exposition) -> Self {
+    pub(super) fn new(metrics: Exposition) -> Self {
         Self { metrics, last: Mutex::new(Last { scrape: None, next: Instant::now() }) }
     }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_who_wait_have_one_text_and_who_asks_later_has_a_later_one() {
-        let scrapes = Scrapes::of(Exposition::default());
+        let scrapes = Scrapes::new(Exposition::default());
         scrapes.last.lock().await.next = Instant::now() + Duration::from_secs(1);
         let first = join_all((0..20).map(|_| scrapes.scrape())).await;
         assert!(first.iter().all(|scrape| Arc::ptr_eq(scrape, &first[0])));

@@ -27,7 +27,7 @@ pub(super) enum Spoken {
 }
 
 impl Spoken {
-    pub(super) fn of(config: &ServeConfig) -> Self {
+    pub(super) fn new(config: &ServeConfig) -> Self {
         match config.tls.files().map(|files| files.client.map(|client| client.auth)) {
             None => Self::Plain,
             Some(None | Some(ClientAuth::Optional)) => Self::Tls,

@@ -150,7 +150,12 @@ impl Faults {
     }
 
     /// Reads each entry of a table, and remembers what is wrong with which.
-    fn each<T, R>(&mut self, kind: &str, entries: Vec<T>, read: impl Fn(&mut FaultPlace<'_>, T) -> Option<R>) -> Vec<R> {
+    fn each<T, R>(
+        &mut self,
+        kind: &str,
+        entries: Vec<T>,
+        read: impl Fn(&mut FaultPlace<'_>, T) -> Option<R>,
+    ) -> Vec<R> {
         let mut found = Vec::with_capacity(entries.len());
         for (index, entry) in entries.into_iter().enumerate() {
             let mut place = FaultPlace { faults: self, name: format!("{kind} {}", index + 1) };

@@ -76,7 +76,9 @@ impl Template {
         for part in &self.parts {
             match part {
                 TemplatePart::Text(literal) => text.push_str(literal),
-                TemplatePart::Claim(pointer) => text.push_str(claim(claims, pointer).filter(|value| !value.is_empty())?),
+                TemplatePart::Claim(pointer) => {
+                    text.push_str(claim(claims, pointer).filter(|value| !value.is_empty())?);
+                }
             }
         }
         Some(match (text.is_empty(), self.is_prefix) {

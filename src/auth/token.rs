@@ -38,7 +38,7 @@ impl NewToken {
     /// The token's hash.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
-        TokenHash::of(self.0.as_bytes())
+        TokenHash::new(self.0.as_bytes())
     }
 }
 
@@ -55,7 +55,7 @@ pub struct TokenHash([u8; 32]);
 impl TokenHash {
     /// The hash of a token's text.
     #[must_use]
-    pub fn of(token: &[u8]) -> Self {
+    pub fn new(token: &[u8]) -> Self {
         Self(Sha256::digest(token).into())
     }
 
@@ -97,7 +97,7 @@ mod tests {
         let (one, other) = (NewToken::draw().unwrap(), NewToken::draw().unwrap());
         assert_ne!(one.reveal(), other.reveal());
         assert_eq!(one.reveal().len(), PREFIX.len() + 43);
-        assert_eq!(TokenHash::of(one.reveal().as_bytes()), one.hash());
+        assert_eq!(TokenHash::new(one.reveal().as_bytes()), one.hash());
         assert_eq!(TokenHash::parse(&one.hash().to_string()), Some(one.hash()));
     }
 
@@ -117,6 +117,6 @@ mod tests {
     #[test]
     fn the_hash_is_the_one_that_other_tools_make() {
         let of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(TokenHash::of(b"abc").to_string(), of_abc);
+        assert_eq!(TokenHash::new(b"abc").to_string(), of_abc);
     }
 }

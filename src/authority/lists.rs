@@ -346,7 +346,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_turn_lasts_until_the_work_has_ended_that_its_caller_went_away_from() {
         let turns = Turns::default();
-        let connection = |number| CallerKey::of(number, None);
+        let connection = |number| CallerKey::new(number, None);
         let working = Mutex::new(Vec::new());
         for number in 1..=2 {
             let abandoned = turns.read(connection(number), |_reach| async {

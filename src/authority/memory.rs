@@ -20,7 +20,8 @@ impl Authority {
     #[must_use]
     pub fn memory(&self) -> Vec<MemoryUse> {
         let bounded = |name, (bytes, bytes_max)| MemoryUse { name, bytes, bytes_max: Some(bytes_max) };
-        let reads = MemoryUse { name: "reads", bytes: self.reads.bytes() + self.reads.waiting_bytes(), bytes_max: None };
+        let reads =
+            MemoryUse { name: "reads", bytes: self.reads.bytes() + self.reads.waiting_bytes(), bytes_max: None };
         let mut parts = vec![
             bounded("commands", self.engine.bytes()),
             bounded("renewals", self.renewals.bytes()),

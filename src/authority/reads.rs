@@ -151,8 +151,8 @@ impl Authority {
         run: &Run,
         label: &str,
     ) -> Result<Option<v1::QueuePlace>, Problem> {
-        let Some(value) = LabelValue::of(run, label).filter(|_| run.awaits_claim()) else { return Ok(None) };
-        let ahead = self.count_waiting(caller, &key.namespace, &value, &ClaimPlace::of(run)).await?;
+        let Some(value) = LabelValue::new(run, label).filter(|_| run.awaits_claim()) else { return Ok(None) };
+        let ahead = self.count_waiting(caller, &key.namespace, &value, &ClaimPlace::new(run)).await?;
         let running = self.store.running(std::slice::from_ref(&value)).await;
         let running = running.map_err(|error| unreadable("GetRun", key, &error))?;
         // A run that was claimed a moment ago would wait for itself.

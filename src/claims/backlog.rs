@@ -10,7 +10,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::lanes::{WaitingRun, Lane, Lanes, News, Taker};
+use super::lanes::{Lane, Lanes, News, Taker, WaitingRun};
 use super::max_running::Counted;
 use super::queue_key::QueueKey;
 use super::room::{AllRoom, CountedRoom, Room};
@@ -86,12 +86,12 @@ struct InVain {
 impl Backlog {
     pub(super) fn new(key: QueueKey, runs_max: usize, all_room: Arc<AllRoom>) -> Self {
         let max = key.max_running.as_ref().map_or(0, |max| max.limit);
-        let limit = Counted::new(usize::try_from(max).unwrap_or(usize::MAX), CountedRoom::of(&all_room));
-        let in_vain = InVain { agents: HashSet::new(), news: 0, room: Room::of(&all_room) };
+        let limit = Counted::new(usize::try_from(max).unwrap_or(usize::MAX), CountedRoom::new(&all_room));
+        let in_vain = InVain { agents: HashSet::new(), news: 0, room: Room::new(&all_room) };
         Self {
             key,
             runs_max,
-            lanes: Lanes::new(limit, News::default(), Room::of(&all_room)),
+            lanes: Lanes::new(limit, News::default(), Room::new(&all_room)),
             all_room,
             handed_out: HashMap::new(),
             feed: 0,
@@ -110,8 +110,8 @@ impl Backlog {
     pub(super) fn begin_feed(&mut self) {
         self.feed += 1;
         let news = std::mem::take(&mut self.lanes.news);
-        let counted = Counted::new(self.lanes.counted.max, CountedRoom::of(&self.all_room));
-        self.lanes = Lanes::new(counted, news, Room::of(&self.all_room));
+        let counted = Counted::new(self.lanes.counted.max, CountedRoom::new(&self.all_room));
+        self.lanes = Lanes::new(counted, news, Room::new(&self.all_room));
         self.unread_after = ClaimPlace::start();
         // Runs that are being claimed count as well. Without them the next run of a value would be handed out too, and
         // might be claimed first.
@@ -131,7 +131,7 @@ impl Backlog {
             self.discount(&run.run_id);
         }
         let waits = self.key.filter.matches(run);
-        let place = ClaimPlace::of(run);
+        let place = ClaimPlace::new(run);
         if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
             handed_out.told(run, place, Lane::of(run, self.key.label()), waits);
             return;
@@ -142,7 +142,7 @@ impl Backlog {
         }
         self.lanes.remove_elsewhere(&place);
         if waits {
-            self.keep(place, WaitingRun::of(run, self.key.label()));
+            self.keep(place, WaitingRun::new(run, self.key.label()));
         } else {
             self.lanes.remove(&place);
         }
@@ -259,7 +259,7 @@ impl Backlog {
         let until = page.next.unwrap_or_else(ClaimPlace::end);
         let mut found = false;
         for run in &page.runs {
-            let place = ClaimPlace::of(run);
+            let place = ClaimPlace::new(run);
             if let Some(handed_out) = self.handed_out.get_mut(&run.run_id) {
                 handed_out.told(run, place, Lane::of(run, self.key.label()), true);
                 continue;
@@ -269,7 +269,7 @@ impl Backlog {
                 continue;
             }
             self.lanes.remove_elsewhere(&place);
-            let known = WaitingRun::of(run, self.key.label());
+            let known = WaitingRun::new(run, self.key.label());
             let lane = &known.lane;
             let is_first = !found
                 && lane.is_for(taker)

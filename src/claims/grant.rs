@@ -46,7 +46,7 @@ impl Grant {
 pub(super) struct ToGiveBack(Option<Unclaimer>);
 
 impl ToGiveBack {
-    pub(super) fn of(engine: &Engine) -> Self {
+    pub(super) fn new(engine: &Engine) -> Self {
         Self(engine.tell_unreceived())
     }
 

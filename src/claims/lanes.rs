@@ -55,7 +55,7 @@ pub(super) struct WaitingRun {
 }
 
 impl WaitingRun {
-    pub(super) fn of(run: &Run, label: Option<&str>) -> Self {
+    pub(super) fn new(run: &Run, label: Option<&str>) -> Self {
         Self { lane: Lane::of(run, label), revision: run.revision }
     }
 }

@@ -277,7 +277,7 @@ mod tests {
         const QUEUES_MAX: usize = 32;
         let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
         let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
-        let enter = |caller, number| queues.enter_new(CallerKey::of(caller, None), key(number), &stop, |_, _| {});
+        let enter = |caller, number| queues.enter_new(CallerKey::new(caller, None), key(number), &stop, |_, _| {});
         let greedy: Vec<Claimer> = (0..2 * QUEUES_MAX).filter_map(|number| enter(1, number)).collect();
         assert_eq!(greedy.len(), QUEUES_MAX, "it was alone");
         let honest: Vec<Claimer> = (1_000..1_004).filter_map(|number| enter(2, number)).collect();
@@ -291,10 +291,10 @@ mod tests {
     async fn idle_queues_of_a_connection_or_an_agent_are_given_up_for_any_claim_that_counts_for_it() {
         const QUEUES_MAX: usize = 32;
         let limits = Limits { queues_max: QUEUES_MAX, ..Limits::default() };
-        for next in [CallerKey::of(1, Some(b"another")), CallerKey::of(2, Some(b"agent"))] {
+        for next in [CallerKey::new(1, Some(b"another")), CallerKey::new(2, Some(b"agent"))] {
             let (queues, stop) = (Arc::new(Queues::new(limits)), CancellationToken::new());
             let enter = |caller, number| queues.enter_new(caller, key(number), &stop, |_, _| {});
-            let first = CallerKey::of(1, Some(b"agent"));
+            let first = CallerKey::new(1, Some(b"agent"));
             let claimers: Vec<Claimer> = (0..QUEUES_MAX).filter_map(|number| enter(first, number)).collect();
             assert_eq!(claimers.len(), QUEUES_MAX);
             drop(claimers);

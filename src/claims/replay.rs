@@ -76,7 +76,7 @@ impl Claims {
     ///
     /// There were some, and none is the claimer's any more; or they cannot be read.
     pub(super) async fn held(&self, claim: &Claim, requests: &[Request]) -> Result<Vec<Grant>, Failure> {
-        let to_give_back = ToGiveBack::of(&self.engine);
+        let to_give_back = ToGiveBack::new(&self.engine);
         if to_give_back.is_closed() {
             return Err(Failure::Draining);
         }

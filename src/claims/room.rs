@@ -39,7 +39,7 @@ pub(super) struct CountedRoom {
 }
 
 impl CountedRoom {
-    pub(super) fn of(all: &Arc<AllRoom>) -> Self {
+    pub(super) fn new(all: &Arc<AllRoom>) -> Self {
         Self { all: all.clone(), own: 0 }
     }
 
@@ -68,7 +68,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn of(all: &Arc<AllRoom>) -> Self {
+    pub(super) fn new(all: &Arc<AllRoom>) -> Self {
         Self { all: all.clone(), own: 0 }
     }
 

@@ -223,7 +223,7 @@ async fn export(args: ExportArgs, stop: CancellationToken) -> Result<(), Stop> {
         if !args.force {
             cursor::may_replace(&path, export.inspect.ledger(), namespace).map_err(Stop::Usage)?;
         }
-        export.cursor = Some(CursorFile::of(path, namespace.clone()));
+        export.cursor = Some(CursorFile::new(path, namespace.clone()));
     }
     let namespace = args.namespace.unwrap_or_else(Namespace::only);
     let run = args.run.map(|run_id| RunKey { namespace, run_id: run_id.into() });

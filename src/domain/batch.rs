@@ -183,7 +183,7 @@ struct Runs {
 impl Runs {
     fn new(runs: Vec<Arc<Run>>, requests: Vec<(RunKey, String, AppliedRequest)>) -> Self {
         let slot = |run: Arc<Run>| {
-            let before = Some(Stored::of(&run));
+            let before = Some(Stored::new(&run));
             (run.key(), Slot { run, before, is_written: false, metadata_changed: false })
         };
         Self {

@@ -17,7 +17,7 @@ pub struct Hash([u8; 32]);
 impl Hash {
     /// The hash of some bytes.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn new(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -94,8 +94,8 @@ pub struct ContentDigest {
 impl ContentDigest {
     /// The digest of a content's text.
     #[must_use]
-    pub fn of(text: &str) -> Self {
-        Self { bytes: text.len() as u64, sha256: Hash::of(text.as_bytes()) }
+    pub fn new(text: &str) -> Self {
+        Self { bytes: text.len() as u64, sha256: Hash::new(text.as_bytes()) }
     }
 }
 
@@ -140,7 +140,7 @@ impl Serialize for Content {
 impl From<&Metadata> for Content {
     fn from(object: &Metadata) -> Self {
         let text: Arc<str> = serde_json::to_string(object).expect("keys are strings").into();
-        Self { digest: ContentDigest::of(&text), text }
+        Self { digest: ContentDigest::new(&text), text }
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_its_text() {
-        let hash = Hash::of(b"");
+        let hash = Hash::new(b"");
         assert_eq!(hash.to_string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(Hash::parse(&hash.to_string()), Some(hash));
         assert_eq!(serde_json::from_value::<Hash>(json!(hash.to_string())).unwrap(), hash);

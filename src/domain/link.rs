@@ -29,7 +29,7 @@ impl Link {
     #[must_use]
     pub fn key(&self) -> Hash {
         // No rel has a zero byte.
-        Hash::of([self.rel.as_bytes(), b"\0", self.target.as_bytes()].concat().as_slice())
+        Hash::new([self.rel.as_bytes(), b"\0", self.target.as_bytes()].concat().as_slice())
     }
 
     /// Its text in the store: JSON.

@@ -53,14 +53,14 @@ pub struct Rewritten {
 impl<'a> Rewriting<'a> {
     /// The history of a run, before its first event.
     #[must_use]
-    pub fn of(redaction: &'a Redaction) -> Self {
+    pub fn new(redaction: &'a Redaction) -> Self {
         Self { redaction, run: None, has_changed: false }
     }
 
     /// The history of a run after one of its events, up to which nothing stands at the redaction's paths.
     #[must_use]
     pub fn after(redaction: &'a Redaction, run: Run) -> Self {
-        Self { run: Some(run), ..Self::of(redaction) }
+        Self { run: Some(run), ..Self::new(redaction) }
     }
 
     /// The next event, as it is in the log.

@@ -33,7 +33,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    pub(super) fn of(run: &Run) -> Self {
+    pub(super) fn new(run: &Run) -> Self {
         let epoch = run.supervision.epoch();
         let rest = run.rest().map(Box::new);
         let priority = run.queued_priority();

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn connection(number: u64) -> CallerKey {
-        CallerKey::of(number, None)
+        CallerKey::new(number, None)
     }
 
     fn take_all(shares: &Arc<Shares>, caller: CallerKey) -> Vec<Share> {
@@ -175,10 +175,10 @@ mod tests {
         let shares = Shares::new(100, 4);
         let _other = shares.take(connection(1_000), 1);
         let agent: Vec<Share> =
-            (1..=200).filter_map(|number| shares.take(CallerKey::of(number, Some(b"a")), 1)).collect();
+            (1..=200).filter_map(|number| shares.take(CallerKey::new(number, Some(b"a")), 1)).collect();
         assert_eq!(agent.len(), 50);
         drop(agent);
-        let names = (0..200_u8).filter_map(|name| shares.take(CallerKey::of(7, Some(&[name])), 1)).collect::<Vec<_>>();
+        let names = (0..200_u8).filter_map(|name| shares.take(CallerKey::new(7, Some(&[name])), 1)).collect::<Vec<_>>();
         assert_eq!(names.len(), 50);
     }
 

@@ -27,7 +27,7 @@ pub(super) enum PageEvent {
 }
 
 impl PageEvent {
-    fn of(read: Result<LoggedEvent, Unreadable>) -> Self {
+    fn new(read: Result<LoggedEvent, Unreadable>) -> Self {
         match read {
             Ok(logged) => Self::Event(logged),
             Err(Unreadable { shard, position, key, revision, error, .. }) => {
@@ -85,7 +85,7 @@ impl Shared {
         });
         let (as_of, cut) = (if page.cut { last } else { Some(page.as_of) }, page.cut);
         let ends = page.ends;
-        let events: Vec<PageEvent> = page.events.into_iter().map(PageEvent::of).collect();
+        let events: Vec<PageEvent> = page.events.into_iter().map(PageEvent::new).collect();
         let mut end = after.clone();
         if let Some(ends) = &ends {
             end.advance(ends);

@@ -177,7 +177,7 @@ pub fn event(event: &Event) -> String {
 /// The column `keyframe`: the whole run.
 #[must_use]
 pub fn keyframe(run: &Run) -> String {
-    text(&Keyframe::of(run))
+    text(&Keyframe::new(run))
 }
 
 /// The fields that `keyframe` keeps.
@@ -190,7 +190,7 @@ pub struct Keyframe<'a> {
 impl<'a> Keyframe<'a> {
     /// The fields of a run.
     #[must_use]
-    pub fn of(run: &'a Run) -> Self {
+    pub fn new(run: &'a Run) -> Self {
         Self { run, metadata: &run.metadata }
     }
 }

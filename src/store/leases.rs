@@ -116,7 +116,7 @@ fn before_all() -> RunKey {
 
 impl Overdue {
     /// A page of leases that are over and of runs that are due, each the first so many after a place.
-    pub(in crate::store) fn of(
+    pub(in crate::store) fn new(
         over: Vec<RunKey>,
         due: Vec<(Time, RunKey)>,
         (over_max, due_max): (usize, usize),

@@ -164,7 +164,7 @@ impl Versions {
     pub(super) fn put(&self, put: &PutLifecycle, outcome: &PutOutcome) {
         let name = LifecycleName { name: put.lifecycle.name.clone(), version: None };
         if !put.only_new {
-            let declared = Declared::of(outcome.id().clone(), put.lifecycle.clone());
+            let declared = Declared::new(outcome.id().clone(), put.lifecycle.clone());
             self.note(&LifecycleKey::Named(put.namespace.clone(), name), &Arc::new(declared));
         }
     }

@@ -75,8 +75,8 @@ use super::leases::{KeptLease, Overdue, OverduePlace, Renewed};
 use super::query::{CountBy, Place, Reach, ReadyOf, RunCounts, RunPage, RunQuery};
 use super::retention::Walked;
 use super::{
-    Clocks, CommitError, Commits, Description, FoundRun, Ledger, OfLedger, Page, PoolUse, RunLog, Runs, Statistics, Store,
-    StoreError, Unsettled, Upkeep,
+    Clocks, CommitError, Commits, Description, FoundRun, Ledger, OfLedger, Page, PoolUse, RunLog, Runs, Statistics,
+    Store, StoreError, Unsettled, Upkeep,
 };
 use crate::domain::ids::{DEFAULT_NAMESPACE, shard_of};
 use crate::domain::{

@@ -126,7 +126,7 @@ pub struct ClaimPlace {
 impl ClaimPlace {
     /// The place of a run.
     #[must_use]
-    pub fn of(run: &Run) -> Self {
+    pub fn new(run: &Run) -> Self {
         Self::at(run.priority(), Place::of(run))
     }
 
@@ -215,7 +215,7 @@ pub struct RunCounts {
 
 impl RunPage {
     /// A page of runs that all match, as many as there are or as were asked for.
-    pub(super) fn of(runs: Vec<Run>, limit: usize) -> Self {
+    pub(super) fn new(runs: Vec<Run>, limit: usize) -> Self {
         let next = runs.last().filter(|_| runs.len() >= limit).map(Place::of);
         Self { runs, next }
     }
@@ -321,37 +321,37 @@ mod tests {
     fn the_index_that_leads_to_the_fewest_others_serves_a_filter() {
         let text = || Some("x".to_owned());
         let mut filter = Filter { labels: [("k".to_owned(), "v".to_owned())].into(), ..Filter::default() };
-        assert_eq!(By::of(&filter), By::Start);
+        assert_eq!(By::new(&filter), By::Start);
         filter.statuses = [Status::Pending, Status::Failed].into();
-        assert_eq!(By::of(&filter), By::Start, "terminal runs are not in `active`");
+        assert_eq!(By::new(&filter), By::Start, "terminal runs are not in `active`");
         filter.workflow_id = text();
-        assert_eq!(By::of(&filter), By::Workflow);
+        assert_eq!(By::new(&filter), By::Workflow);
         filter.agent_id = text();
-        assert_eq!(By::of(&filter), By::Agent);
+        assert_eq!(By::new(&filter), By::Agent);
         filter.statuses = [Status::Pending].into();
-        assert_eq!(By::of(&filter), By::Active);
+        assert_eq!(By::new(&filter), By::Active);
         filter.audit_session_id = text();
-        assert_eq!(By::of(&filter), By::AuditSession);
+        assert_eq!(By::new(&filter), By::AuditSession);
         filter.task_thread_id = text();
-        assert_eq!(By::of(&filter), By::TaskThread);
+        assert_eq!(By::new(&filter), By::TaskThread);
         filter.parent_run_id = Some("x".into());
-        assert_eq!(By::of(&filter), By::Parent);
+        assert_eq!(By::new(&filter), By::Parent);
         filter.continues_run_id = Some("x".into());
-        assert_eq!(By::of(&filter), By::Continued);
+        assert_eq!(By::new(&filter), By::Continued);
         for by in By::ALL {
             let is_of_a_text = by.column().is_some_and(|column| column != "priority");
             assert_eq!(is_of_a_text, by.value(&filter).is_some(), "{by:?}");
         }
         let pending: Filter = Filter { statuses: [Status::Pending].into(), agent_id: text(), ..Filter::default() };
         for (priority, by) in [(Some(Priority::NONE), By::Unprioritised), (Priority::of(7), By::Priority)] {
-            assert_eq!(By::of(&Filter { priority, ..pending.clone() }), by);
+            assert_eq!(By::new(&Filter { priority, ..pending.clone() }), by);
         }
         for filter in [
             Filter { suspended: Some(true), ..pending.clone() },
             Filter { ready: Some(true), ..pending.clone() },
             Filter { suspension_kind: text(), ..pending },
         ] {
-            assert_eq!(By::of(&filter), By::Suspended);
+            assert_eq!(By::new(&filter), By::Suspended);
         }
     }
 

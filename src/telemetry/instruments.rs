@@ -39,7 +39,7 @@ pub(super) struct Instruments {
 }
 
 impl Instruments {
-    fn of(meter: &Meter) -> Self {
+    fn new(meter: &Meter) -> Self {
         let counter = |metric: &Metric| counter(meter, metric);
         let histogram = |metric: &Metric| histogram(meter, metric);
         Self {
@@ -69,7 +69,7 @@ impl Instruments {
 
     /// Makes the instruments of the process; the first ones stay.
     pub(super) fn install(meter: &Meter) {
-        let instruments = Self::of(meter);
+        let instruments = Self::new(meter);
         // An increase from no series is none to Prometheus: what alerts ask for begins at zero.
         for kind in ["access", "config", "jwks", "tls"] {
             for outcome in ["taken", "refused"] {

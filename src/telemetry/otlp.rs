@@ -121,7 +121,7 @@ impl Collector {
             Some(tls) => exporter.with_tls_config(tls),
             None => exporter,
         };
-        Ok(LoggedExporter::of("metrics", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
+        Ok(LoggedExporter::new("metrics", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
     }
 
     /// What sends spans. Must be called within the runtime.
@@ -133,7 +133,7 @@ impl Collector {
             Some(tls) => exporter.with_tls_config(tls),
             None => exporter,
         };
-        Ok(LoggedExporter::of("spans", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
+        Ok(LoggedExporter::new("spans", exporter.build().map_err(|error| NoCollector::Exporter(error.to_string()))?))
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) struct LoggedExporter<E> {
 }
 
 impl<E> LoggedExporter<E> {
-    fn of(what: &'static str, exporter: E) -> Self {
+    fn new(what: &'static str, exporter: E) -> Self {
         Self { what, exporter, said: LogThrottle::default() }
     }
 

@@ -64,7 +64,7 @@ pub fn start(store: &Arc<dyn Upkeep>, engine: &Arc<Engine>, supervisor: &Supervi
     };
     let trouble = "the bytes of namespaces with a quota cannot be measured";
     supervisor.vital("measurer", again(MEASURE_EVERY, trouble, measure, supervisor.stop()));
-    let sweeps = Arc::new(Sweeps::of(store.ledger().shard_count));
+    let sweeps = Arc::new(Sweeps::new(store.ledger().shard_count));
     let told = sweeps.clone();
     gauges::observe(&metrics::SWEEP_LAG, move |tell| tell(told.lag().as_secs_f64(), &[]));
     for shard in 0..store.ledger().shard_count {
@@ -87,7 +87,7 @@ pub fn start(store: &Arc<dyn Upkeep>, engine: &Arc<Engine>, supervisor: &Supervi
 struct Sweeps(Mutex<Vec<Instant>>);
 
 impl Sweeps {
-    fn of(shards: u16) -> Self {
+    fn new(shards: u16) -> Self {
         Self(Mutex::new(vec![Instant::now(); usize::from(shards)]))
     }
 

@@ -203,7 +203,7 @@ mod tests {
     /// A run that has something in every field.
     fn whole() -> Run {
         let at = |micros| Time::from_micros(micros);
-        let result = ResultDigest { content: ContentDigest::of("{}"), revision: 2.into() };
+        let result = ResultDigest { content: ContentDigest::new("{}"), revision: 2.into() };
         Run {
             task_thread_id: "task".into(),
             run_id: "run".into(),
@@ -251,7 +251,7 @@ mod tests {
                 steady_ahead_micros: 8,
             },
             refinements: Some(Box::new(Refinements {
-                attachments: Attachments { input: Some(ContentDigest::of("{}")), result: Some(result), links: 2 },
+                attachments: Attachments { input: Some(ContentDigest::new("{}")), result: Some(result), links: 2 },
                 priority: Priority::of(-7).unwrap(),
                 origin: Origin { parent_run_id: Some("parent".into()), continues_run_id: Some("before".into()) },
                 position: RunPosition {
@@ -278,7 +278,7 @@ mod tests {
     fn a_run_is_shown_whole() {
         let at = |micros| Time::from_micros(micros);
         let run = whole();
-        let content = || v1::Content::from(ContentDigest::of("{}"));
+        let content = || v1::Content::from(ContentDigest::new("{}"));
         let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(1.0)) };
         let mut shown = v1::Run {
             task_thread_id: "task".into(),

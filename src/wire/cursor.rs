@@ -66,7 +66,8 @@ pub fn encode(cursor: &Cursor, seals: &Seals, namespace: &str) -> String {
         Some(ViewOf::All) => 2,
     };
     let shown = cursor.view.as_ref().and_then(|view| view.shown.as_ref());
-    let shown = shown.map(|place| PlaceMessage { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
+    let shown =
+        shown.map(|place| PlaceMessage { started_at: place.started_at.micros(), run_id: place.run_id.to_string() });
     let walked = cursor.view.iter().flat_map(|view| view.walked.pairs());
     let walked = walked.map(|(keep_ms, digest)| Walk { keep_ms, digest }).collect();
     let content = Content { positions: cursor.positions.to_vec(), view, shown, walked };

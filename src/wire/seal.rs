@@ -109,7 +109,7 @@ struct Keys {
 impl Seals {
     /// The seals of a ledger, in all its epochs.
     #[must_use]
-    pub fn of(ledger: Ledger) -> Self {
+    pub fn new(ledger: Ledger) -> Self {
         let cache = || Cache::new(NAMESPACES_MAX);
         Self {
             ledger: ledger.id,

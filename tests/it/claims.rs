@@ -52,7 +52,7 @@ impl Process {
         let commits: Arc<dyn Commits> = store.clone();
         let engine =
             Arc::new(Engine::start(&commits, store.clone(), &supervisor, &committed, engine::Limits::default()));
-        let frames = Arc::new(WireFrames { seals: Arc::new(Seals::of(store.ledger())) });
+        let frames = Arc::new(WireFrames { seals: Arc::new(Seals::new(store.ledger())) });
         let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames, feed::Limits::default());
         let claims =
             Arc::new(Claims::new(store.clone(), store.clone(), engine.clone(), feed.clone(), &supervisor, limits));

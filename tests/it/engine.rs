@@ -132,9 +132,9 @@ async fn each_has_a_part_of_the_next_commit(limits: Limits) {
     process.hold().await;
     let held = process.commits();
     let many = (0..40).flat_map(|n| life(&format!("run-{n}"))).collect();
-    let list = process.list(CallerKey::of(1, None), many, None);
+    let list = process.list(CallerKey::new(1, None), many, None);
     let single = async {
-        let answer = process.engine.submit_for(CallerKey::of(2, None), start("one"), None).await;
+        let answer = process.engine.submit_for(CallerKey::new(2, None), start("one"), None).await;
         (answer.unwrap().run.revision.get(), process.commits())
     };
     let (answers, (revision, commits), ()) = tokio::join!(biased; list, single, async { process.release() });
@@ -154,11 +154,11 @@ async fn answered_by_the_next_commit(
     let held = process.commits();
     let (single, list) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let singles = join_all(singles.into_iter().map(async |command| {
-        process.engine.submit_for(CallerKey::of(1, None), command, None).await.unwrap();
+        process.engine.submit_for(CallerKey::new(1, None), command, None).await.unwrap();
         single.fetch_add(1, Ordering::Relaxed);
     }));
     let lists = join_all((2..).zip(lists).map(async |(caller, commands)| {
-        let answers = process.list(CallerKey::of(caller, None), commands, None).await.unwrap();
+        let answers = process.list(CallerKey::new(caller, None), commands, None).await.unwrap();
         assert!(answers.iter().all(Result::is_ok));
         list.fetch_add(1, Ordering::Relaxed);
     }));
@@ -215,8 +215,8 @@ async fn a_list_that_has_waited_for_long_is_not_held_up_by_single_commands() {
         let process = Process::start_with(limits).await;
         process.hold().await;
         let held = process.commits();
-        let list = process.list(CallerKey::of(1, None), (0..40).map(|n| start(&format!("run-{n}"))).collect(), None);
-        let single = process.engine.submit_for(CallerKey::of(2, None), start("one"), None);
+        let list = process.list(CallerKey::new(1, None), (0..40).map(|n| start(&format!("run-{n}"))).collect(), None);
+        let single = process.engine.submit_for(CallerKey::new(2, None), start("one"), None);
         let release = async {
             tokio::time::sleep(waited).await;
             process.release();

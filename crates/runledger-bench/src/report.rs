@@ -67,7 +67,7 @@ pub struct Ratio {
 
 impl Ratio {
     /// The ratio of all rounds; none when there is no round.
-    pub(super) fn of(of: &'static str, over: &'static str, each: impl Iterator<Item = f64>) -> Option<Self> {
+    pub(super) fn new(of: &'static str, over: &'static str, each: impl Iterator<Item = f64>) -> Option<Self> {
         let rounded = |ratio: f64| (ratio * 1e3).round() / 1e3;
         let each: Vec<f64> = each.map(rounded).collect();
         let mut sorted = each.clone();
@@ -219,11 +219,11 @@ mod tests {
 
     #[test]
     fn a_ratio_has_the_middle_of_its_rounds_and_their_spread() {
-        let ratio = Ratio::of("p50", "other", [3.0, 1.0, 2.0].into_iter()).unwrap();
+        let ratio = Ratio::new("p50", "other", [3.0, 1.0, 2.0].into_iter()).unwrap();
         assert_eq!(ratio.to_string(), "p50 over other: 2.000 x (1.000 to 3.000 in 3 rounds)");
-        let even = Ratio::of("p50", "other", [4.0, 1.0, 2.0, 3.0].into_iter()).unwrap();
+        let even = Ratio::new("p50", "other", [4.0, 1.0, 2.0, 3.0].into_iter()).unwrap();
         assert!((even.median - 2.5).abs() < 1e-9 && (even.each[0] - 4.0).abs() < 1e-9, "{even:?}");
-        assert!(Ratio::of("p50", "other", std::iter::empty()).is_none());
+        assert!(Ratio::new("p50", "other", std::iter::empty()).is_none());
     }
 
     #[test]

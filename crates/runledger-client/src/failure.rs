@@ -149,7 +149,7 @@ impl From<&Status> for Failure {
     /// The failure that a status stands for. A status without an `ErrorInfo` was made on the way and not by the
     /// authority, so that nobody knows how far the call came.
     fn from(status: &Status) -> Self {
-        let details = Details::of(&RpcStatus::decode(status.details()).unwrap_or_default());
+        let details = Details::new(&RpcStatus::decode(status.details()).unwrap_or_default());
         let met_goaway = details.reason.is_none() && races::met_goaway(status);
         let kind = match (details.reason.as_deref(), status.code()) {
             (Some("STORE_UNAVAILABLE" | "CREDENTIAL_UNVERIFIED" | "DRAINING" | "OVERLOADED"), _) => Kind::Unreachable,
@@ -216,7 +216,7 @@ struct Details {
 
 impl Details {
     /// Reads a status's details. Details that cannot be read are left out: the status's code still says enough.
-    fn of(status: &RpcStatus) -> Self {
+    fn new(status: &RpcStatus) -> Self {
         let mut found = Self::default();
         for detail in &status.details {
             let bytes = detail.value.as_slice();
@@ -253,7 +253,7 @@ pub enum Repetition {
 
 impl From<&RpcStatus> for Repetition {
     fn from(error: &RpcStatus) -> Self {
-        let Details { reason, retry_after, .. } = Details::of(error);
+        let Details { reason, retry_after, .. } = Details::new(error);
         match (reason.as_deref(), retry_after) {
             (Some("OVERLOADED" | "STORE_UNAVAILABLE" | "DRAINING"), Some(after)) => Self::After(after),
             // The call's time was over before the command was written.

@@ -26,7 +26,7 @@ pub(crate) struct MakeTls {
 }
 
 impl MakeTls {
-    pub(crate) fn of(loaded: Result<MakeRustlsConnect, Arc<FilesError>>) -> Self {
+    pub(crate) fn new(loaded: Result<MakeRustlsConnect, Arc<FilesError>>) -> Self {
         Self { loaded, begun: Arc::default() }
     }
 

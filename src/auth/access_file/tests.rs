@@ -31,7 +31,7 @@ fn a_token_a_certificate_and_an_issuer_are_read() {
         "#
     ))
     .unwrap();
-    let known = rules.of_token(&TokenHash::of(b"abc")).unwrap();
+    let known = rules.of_token(&TokenHash::new(b"abc")).unwrap();
     assert_eq!((known.identity.subject.as_str(), known.identity.issuer.as_str()), ("ci", "runledger"));
     assert_eq!(known.expires_at.unwrap().to_string(), "2030-01-01T00:00:00.000000Z");
     assert!(known.grants.allow(Access::Report, "team-b").is_ok() && known.grants.allow(Access::Report, "c").is_err());

@@ -21,14 +21,14 @@ pub(super) enum Credential {
 }
 
 impl Credential {
-    fn of(certificate: Certificate<'_>) -> Self {
+    fn new(certificate: Certificate<'_>) -> Self {
         Self::Certificate { name: certificate.name.to_owned(), issuer: certificate.issuer.to_owned() }
     }
 
     /// The certificate of the connection, where this is a token and comes with one.
     pub(super) fn beside(&self, certificate: Option<Certificate<'_>>) -> Option<Self> {
         match self {
-            Self::Token(_) | Self::Jwt(_) => certificate.map(Self::of),
+            Self::Token(_) | Self::Jwt(_) => certificate.map(Self::new),
             Self::Certificate { .. } => None,
         }
     }
@@ -60,12 +60,12 @@ impl<'a> ShownCredential<'a> {
         certificate: Option<Certificate<'_>>,
     ) -> Result<Option<Self>, BadCredential> {
         let Some(token) = bearer(headers)? else {
-            return Ok(certificate.map(Credential::of).map(Self::Credential));
+            return Ok(certificate.map(Credential::new).map(Self::Credential));
         };
         Ok(Some(if has_form(token) {
             Self::Jwt(token)
         } else {
-            Self::Credential(Credential::Token(TokenHash::of(token)))
+            Self::Credential(Credential::Token(TokenHash::new(token)))
         }))
     }
 }

@@ -23,7 +23,7 @@ const NOW: i64 = 1_800_000_000_000_000;
 
 fn file(tokens: &[(&str, &str, &str)]) -> Rules {
     let entry = |(token, more, grants): &(&str, &str, &str)| {
-        let hash = TokenHash::of(token.as_bytes());
+        let hash = TokenHash::new(token.as_bytes());
         format!("[[token]]\nname = \"{token}\"\nsha256 = \"{hash}\"\n{more}\ngrants = [{grants}]\n")
     };
     access_file::read(&tokens.iter().map(entry).collect::<String>()).unwrap()
@@ -109,7 +109,7 @@ fn a_bad_token_does_not_fall_back_to_a_good_certificate_and_a_good_one_names_the
     let rules = access_file::read(&format!(
         "[[token]]\nname = \"by-token\"\nsha256 = \"{}\"\ngrants = [{READER}]\n\
          [[certificate]]\nname = \"by-certificate\"\ngrants = [{REPORTER}]\n",
-        TokenHash::of(b"rl_a")
+        TokenHash::new(b"rl_a")
     ));
     let (gate, _) = gate(rules.unwrap());
     let certificate = Some(Certificate { name: "by-certificate", issuer: "CN=ca" });
@@ -136,7 +136,7 @@ fn a_bad_token_does_not_fall_back_to_a_good_certificate_and_a_good_one_names_the
 #[tokio::test]
 async fn a_good_token_does_not_let_in_a_certificate_that_names_nobody() {
     let token =
-        format!("[[token]]\nname = \"by-token\"\nsha256 = \"{}\"\ngrants = [{READER}]\n", TokenHash::of(b"rl_a"));
+        format!("[[token]]\nname = \"by-token\"\nsha256 = \"{}\"\ngrants = [{READER}]\n", TokenHash::new(b"rl_a"));
     let with = |name: &str| {
         let entry = format!("[[certificate]]\nname = \"{name}\"\ngrants = [{REPORTER}]\n");
         access_file::read(&(token.clone() + &entry)).unwrap()

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::discovery::{DiscoveryFailed, discover};
 use super::fetch::{FetchFailed, fetch};
-use super::{Algorithm, BadFile, BadKeySet, KeySearch, Key, KeySet, KeySource, small_file};
+use super::{Algorithm, BadFile, BadKeySet, Key, KeySearch, KeySet, KeySource, small_file};
 use crate::telemetry::{chain, record};
 
 /// The longest time that a caller waits for a key.

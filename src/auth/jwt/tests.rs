@@ -52,7 +52,7 @@ impl Deref for Following {
 
 impl Following {
     async fn verify(&self, token: &[u8]) -> Result<Arc<Proof>, JwtRefused> {
-        self.jwts.verify(token, CallerKey::of(1, None)).await
+        self.jwts.verify(token, CallerKey::new(1, None)).await
     }
 }
 

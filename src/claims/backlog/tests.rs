@@ -98,7 +98,7 @@ pub(super) fn only(agents: &[&str]) -> Agents {
 }
 
 fn place(at: usize) -> ClaimPlace {
-    ClaimPlace::of(&pending(at, "a", None))
+    ClaimPlace::new(&pending(at, "a", None))
 }
 
 /// A run that is not in the queue, and counts for a value.
@@ -131,7 +131,7 @@ fn read(
     is_last: bool,
 ) -> Option<RunId> {
     let feed = backlog.begin_page();
-    let next = runs.last().filter(|_| !is_last).map(ClaimPlace::of);
+    let next = runs.last().filter(|_| !is_last).map(ClaimPlace::new);
     backlog.end_page(after, feed, ClaimPage { runs, next }, taker(agent_id)).0
 }
 
@@ -206,7 +206,7 @@ fn what_is_not_kept_is_looked_for_again_when_its_value_has_room() {
     let (mut backlog, _) = crowded();
     let stranger = stranger(&mut backlog, "b", "runs-too");
     let owned = pending(5, "b", Some("away"));
-    backlog.lanes.insert(ClaimPlace::of(&owned), WaitingRun::of(&owned, Some("instance")));
+    backlog.lanes.insert(ClaimPlace::new(&owned), WaitingRun::new(&owned, Some("instance")));
     walked(&mut backlog, Some("x"), vec![pending(6, "b", None)]);
     assert!(is_known(&backlog, Some("x")), "b is full");
     let mut waiters = [waiter(&backlog), waiter(&backlog)];

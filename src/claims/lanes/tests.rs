@@ -13,8 +13,8 @@ fn place(at: i64) -> ClaimPlace {
 #[test]
 fn the_oldest_of_the_lanes_that_will_do_is_taken() {
     let all_room = AllRoom::new(&Limits::default());
-    let counted = Counted::new(1, CountedRoom::of(&all_room));
-    let mut lanes = Lanes::new(counted, News::default(), Room::of(&all_room));
+    let counted = Counted::new(1, CountedRoom::new(&all_room));
+    let mut lanes = Lanes::new(counted, News::default(), Room::new(&all_room));
     let named = |agent_id| Taker { agent_id, agents: &Agents::All };
     let lane = |value: &str, owner: Option<&str>| Lane {
         value: Some(value.into()),

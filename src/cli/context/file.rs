@@ -52,10 +52,10 @@ fn among(known: &[String]) -> String {
 impl Contexts {
     /// The contexts of the user; none where there is no file.
     pub(super) fn read() -> Result<Self, ContextError> {
-        config::contexts_file().map_or_else(|| Ok(Self::default()), |path| Self::of(&path))
+        config::contexts_file().map_or_else(|| Ok(Self::default()), |path| Self::new(&path))
     }
 
-    fn of(path: &Path) -> Result<Self, ContextError> {
+    fn new(path: &Path) -> Result<Self, ContextError> {
         let unreadable = |source| ContextError::Unreadable { path: path.to_owned(), source };
         let text = match runledger_files::text(path, FILE_BYTES_MAX) {
             Ok(text) => text,
@@ -79,7 +79,7 @@ impl Contexts {
         let directory = path.parent().expect("it is the path of a file");
         private::folders(directory).map_err(unwritable)?;
         let _turn = Turn::at(&path).map_err(unwritable)?;
-        let mut contexts = Self::of(&path)?;
+        let mut contexts = Self::new(&path)?;
         let changed = change(&mut contexts)?;
         contexts.write(&path).map_err(unwritable)?;
         Ok(changed)

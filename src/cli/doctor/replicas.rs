@@ -191,7 +191,7 @@ impl Replica {
         let ReplicaAnswer { said, health, cursor } = answer;
         // Only the ledger that gave a cursor out knows it.
         let same_ledger =
-            ledger.zip(cursor).map(|(ledger, cursor)| cursor::epoch(&cursor, &Seals::of(ledger), namespace).is_some());
+            ledger.zip(cursor).map(|(ledger, cursor)| cursor::epoch(&cursor, &Seals::new(ledger), namespace).is_some());
         let because = shown(&said.not_serving_because).into_owned();
         let queues = said.queues.into_iter().map(|queue| Queue {
             shard: queue.shard,

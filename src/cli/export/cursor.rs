@@ -42,7 +42,7 @@ pub(super) fn may_replace(path: &Path, ledger: Ledger, namespace: &Namespace) ->
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(format!("{} is there, and no file: name another one", path.display()));
     }
-    let is_own = |text: &str| cursor::epoch(text.trim(), &Seals::of(ledger), namespace).is_some();
+    let is_own = |text: &str| cursor::epoch(text.trim(), &Seals::new(ledger), namespace).is_some();
     if private::may_replace(path, CURSOR_BYTES_MAX as u64 + 2, is_own).unwrap_or(false) {
         return Ok(());
     }
@@ -73,7 +73,7 @@ pub(super) struct CursorFile {
 }
 
 impl CursorFile {
-    pub(super) fn of(path: PathBuf, namespace: Namespace) -> Self {
+    pub(super) fn new(path: PathBuf, namespace: Namespace) -> Self {
         Self { path, namespace, reached: None, written: None }
     }
 
@@ -92,7 +92,7 @@ impl CursorFile {
     /// Writes the cursor, unless the file has it.
     pub(super) fn write(&mut self, ledger: Ledger) -> io::Result<()> {
         let Some((epoch, positions)) = self.reached.take() else { return Ok(()) };
-        let cursor = cursor::after(epoch, positions.clone(), &Seals::of(ledger), &self.namespace);
+        let cursor = cursor::after(epoch, positions.clone(), &Seals::new(ledger), &self.namespace);
         private::replace(&self.path, format!("{cursor}\n").as_bytes(), Rights::OfAnyWriter)?;
         self.written = Some((Instant::now(), (epoch, positions)));
         Ok(())

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::task::spawn_blocking;
 
 use crate::cli::output::is_stdout_closed;
-use crate::private::{self, UnfinishedFile, Rights};
+use crate::private::{self, Rights, UnfinishedFile};
 
 /// Standard output, or a file.
 pub(super) struct Sink {

@@ -256,7 +256,13 @@ async fn work(
 }
 
 /// What is reported of a program that has ended, with its last lines: none where whoever takes the run next goes on.
-fn outcome(args: &WorkerArgs, completed: bool, told: Option<&EndCause>, ended: ExitStatus, last: &str) -> Option<Outcome> {
+fn outcome(
+    args: &WorkerArgs,
+    completed: bool,
+    told: Option<&EndCause>,
+    ended: ExitStatus,
+    last: &str,
+) -> Option<Outcome> {
     let waits = ended.code() == Some(SUSPENDS);
     Some(match told {
         _ if completed => Outcome::Completed(None),

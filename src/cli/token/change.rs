@@ -64,7 +64,7 @@ mod tests {
 
     fn entry(token: &[u8]) -> String {
         let (namespaces, roles) = (vec!["*".to_owned()], vec!["reader"]);
-        let hash = TokenHash::of(token);
+        let hash = TokenHash::new(token);
         Entry { name: "n", hash, expires_at: None, namespaces, roles, agents: Vec::new() }.to_toml()
     }
 

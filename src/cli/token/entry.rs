@@ -45,14 +45,14 @@ mod tests {
     fn an_entry_is_what_the_access_file_takes_whatever_stands_in_the_name() {
         let entry = Entry {
             name: "a \"quoted\" \\ name",
-            hash: TokenHash::of(b"abc"),
+            hash: TokenHash::new(b"abc"),
             expires_at: Some(Time::from_micros(1_900_000_000_000_000)),
             namespaces: vec!["team-*".into(), "default".into()],
             roles: vec!["reporter", "reader"],
             agents: vec!["ci-*".into()],
         };
         let rules = access_file::read(&entry.to_toml()).unwrap();
-        let known = rules.of_token(&TokenHash::of(b"abc")).unwrap();
+        let known = rules.of_token(&TokenHash::new(b"abc")).unwrap();
         assert_eq!(known.identity.subject, entry.name);
         assert_eq!(known.expires_at, entry.expires_at);
     }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn entry(token: &str, more: &str) -> String {
-        let hash = TokenHash::of(token.as_bytes());
+        let hash = TokenHash::new(token.as_bytes());
         format!("[[token]] # {token}\nname = \"{token}\"\nsha256 = \"{hash}\"\n{more}")
     }
 
@@ -82,7 +82,7 @@ mod tests {
         let (one, two) = (entry("one", INLINE), entry("two", TABLES));
         let text = format!("# Ours.\n\n{one}\n{two}{certificate}");
         let gone = |names: &[&str]| {
-            let hashes: Vec<_> = names.iter().map(|name| TokenHash::of(name.as_bytes())).collect();
+            let hashes: Vec<_> = names.iter().map(|name| TokenHash::new(name.as_bytes())).collect();
             without(&text, &hashes).unwrap()
         };
         assert_eq!(gone(&["one"]), format!("# Ours.\n\n{two}{certificate}"));
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn what_is_written_in_another_form_is_left_alone() {
-        let hash = TokenHash::of(b"one");
+        let hash = TokenHash::new(b"one");
         let grants = "grants = [{ namespaces = [\"*\"], roles = [\"reader\"] }]";
         let text = format!("token = [{{ name = \"one\", sha256 = \"{hash}\", {grants} }}]\n");
         access_file::read(&text).unwrap();

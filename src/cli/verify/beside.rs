@@ -62,7 +62,7 @@ fn row_of(row: &BesideRow, expected: &mut BTreeMap<Place, Expected>, differences
         said.differs("row", "none: no event says so", "one");
         return;
     };
-    let found = ContentDigest::of(&row.content);
+    let found = ContentDigest::new(&row.content);
     said.same("bytes", &content.bytes, &found.bytes);
     said.same("sha256", &content.sha256, &found.sha256);
     if let Some((link_key, may_be_none)) = link_key

@@ -46,7 +46,7 @@ impl Expected {
     }
 
     fn link(link: &Link) -> Self {
-        let content = ContentDigest::of(&link.text());
+        let content = ContentDigest::new(&link.text());
         Self { content, link_key: Some((link.key(), link.target == REDACTED)) }
     }
 }

@@ -2,7 +2,7 @@
 //! had ended.
 
 use super::effect::{Cx, Permitted, fresh, patched};
-use super::phases::{Said, PhaseStep, is_complete, lacks, met};
+use super::phases::{PhaseStep, Said, is_complete, lacks, met};
 use crate::domain::sweep::Due;
 use crate::domain::{
     AbortRequest, AttachmentsChange, Changes, Complete, End, Ending, EventType, LateReport, RefinementsChange,

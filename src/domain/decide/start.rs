@@ -2,7 +2,7 @@
 
 use super::effect::{Cx, Permitted, event, written};
 use super::lease::granted;
-use super::phases::{self, Said, PhaseStep, has_lifecycle};
+use super::phases::{self, PhaseStep, Said, has_lifecycle};
 use crate::domain::context::Context;
 use crate::domain::{
     AttachmentsChange, Changes, Command, Content, EventType, LabelsChange, RefinementsChange, Refusal, Run, Start,

@@ -4,7 +4,7 @@ use super::effect::{Cx, Permitted};
 use super::ending::{as_requested, concluded};
 use super::lease::granted;
 use super::max_running::leaves_room;
-use super::phases::{Said, PhaseStep, invalid_resumption};
+use super::phases::{PhaseStep, Said, invalid_resumption};
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{
     Ask, Asker, Brought, Changes, Command, EventType, Lease, LeaseEpoch, PositionAsk, Principal, Ready,

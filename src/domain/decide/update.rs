@@ -2,7 +2,7 @@
 
 use super::effect::{Cx, Permitted, written};
 use super::ending::{self, ITERATION_LIMIT};
-use super::phases::{Said, PhaseStep, has_lifecycle, met};
+use super::phases::{PhaseStep, Said, has_lifecycle, met};
 use super::suspension::{Waits, suspended};
 use crate::domain::lifecycle::LimitThen;
 use crate::domain::{Changes, Ending, EventType, Refusal, Update, Violation};

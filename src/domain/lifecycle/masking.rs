@@ -33,12 +33,12 @@ pub struct Masks {
 }
 
 /// Every key.
-static ALL: LazyLock<Masks> = LazyLock::new(|| Masks::of(&["*".to_owned()]));
+static ALL: LazyLock<Masks> = LazyLock::new(|| Masks::new(&["*".to_owned()]));
 
 impl Masks {
     /// The patterns, in lower case, as texts: `*` stands for any characters.
     #[must_use]
-    pub fn of(patterns: &[String]) -> Self {
+    pub fn new(patterns: &[String]) -> Self {
         let of_pattern = |pattern: &String| pattern.bytes().filter(|byte| *byte != b'*').count() + 1;
         let words = patterns.iter().map(of_pattern).sum::<usize>().div_ceil(WORD);
         let mut masks = Self {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn masks(patterns: &[&str]) -> Masks {
-        Masks::of(&patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>())
+        Masks::new(&patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>())
     }
 
     fn redacts(masks: &Masks, key: &str) -> bool {
@@ -233,7 +233,7 @@ mod tests {
             patterns in vec("[abk\u{e9}\u{3c3}*]{0,6}|[ab*]{60,64}", 0..32),
             keys in vec("[abkABK\u{e9}\u{c9}\u{3c3}\u{3a3}\u{212a}x]{0,12}|[ab]{50,90}", 1..20),
         ) {
-            let masks = Masks::of(&patterns);
+            let masks = Masks::new(&patterns);
             for key in keys {
                 let expected = patterns.iter().any(|pattern| matches(pattern, &lower(&key)));
                 prop_assert_eq!(redacts(&masks, &key), expected, "{:?} {:?}", patterns, key);
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn what_is_done_for_a_key_grows_with_its_length_and_not_with_the_stars() {
         let patterns: Vec<String> = (0..32).map(|nth| format!("*{}*{nth}b", "a".repeat(60))).collect();
-        let masks = Masks::of(&patterns);
+        let masks = Masks::new(&patterns);
         assert!(masks.ends.len() <= 32 * 65 / WORD + 1, "so many words for each byte of a key");
         assert!(!redacts(&masks, &"a".repeat(262_144)));
     }
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn values_are_masked_at_every_level_in_lists_and_whatever_the_case() {
-        let masks = Masks::of(&["*password*".into(), "größe".into(), lower("*ΚΩΔΙΚΟΣ*")]);
+        let masks = Masks::new(&["*password*".into(), "größe".into(), lower("*ΚΩΔΙΚΟΣ*")]);
         let mut object = json!({
             "userPassword": 1, "PASSWORD": null, "GRÖSSE": 1, "GRÖßE": 2, "ΚΩΔΙΚΟΣΑ": 3,
             "list": [[{"password": {"a": 1}}], {"b": {"PassWord": [1, 2], "c": true}}],

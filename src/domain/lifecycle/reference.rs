@@ -42,8 +42,8 @@ pub struct LifecyclePin {
 impl LifecyclePin {
     /// The pin to a version, by what it declares as the ledger keeps it.
     #[must_use]
-    pub fn of(id: LifecycleId, declaration: &str) -> Self {
-        let hash = Hash::of(format!("{id}\n{declaration}").as_bytes());
+    pub fn new(id: LifecycleId, declaration: &str) -> Self {
+        let hash = Hash::new(format!("{id}\n{declaration}").as_bytes());
         let (first, _) = hash.as_bytes().split_first_chunk().expect("it has 32 bytes");
         Self { id, digest: u64::from_be_bytes(*first) }
     }
@@ -154,10 +154,10 @@ mod tests {
         for text in ["a", "openviber.task", "openviber.task@3", "a_b-c.d@4294967295"] {
             assert_eq!(LifecycleName::parse(text).map(|name| name.to_string()).as_deref(), Some(text));
         }
-        let pin = LifecyclePin::of(LifecycleId { name: "a".into(), version: 3 }, "{}");
+        let pin = LifecyclePin::new(LifecycleId { name: "a".into(), version: 3 }, "{}");
         assert_eq!(pin.to_string(), "a@3#90946ffaab9e5822");
         assert_eq!(LifecyclePin::try_from(pin.to_string()), Ok(pin.clone()));
-        let next = LifecyclePin::of(LifecycleId { name: "a".into(), version: 4 }, "{}");
+        let next = LifecyclePin::new(LifecycleId { name: "a".into(), version: 4 }, "{}");
         assert_ne!(next.digest, pin.digest, "another version that declares the same");
         for wrong in ["", "A", "1a", "a@", "a@0", "a@01", "a@+1", "a@4294967296", "a@1@2", "a b", "@1", &"a".repeat(65)]
         {

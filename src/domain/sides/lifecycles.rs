@@ -64,14 +64,14 @@ pub struct Declared {
 impl Declared {
     /// A version that declares this.
     #[must_use]
-    pub fn of(id: LifecycleId, lifecycle: Lifecycle) -> Self {
-        Self::pinned(LifecyclePin::of(id, &lifecycle.text()), lifecycle)
+    pub fn new(id: LifecycleId, lifecycle: Lifecycle) -> Self {
+        Self::pinned(LifecyclePin::new(id, &lifecycle.text()), lifecycle)
     }
 
     /// The version that runs are pinned to by this, and what it declares.
     #[must_use]
     pub fn pinned(pin: LifecyclePin, lifecycle: Lifecycle) -> Self {
-        Self { pin, masks: Masks::of(&lifecycle.redact_keys), lifecycle }
+        Self { pin, masks: Masks::new(&lifecycle.redact_keys), lifecycle }
     }
 
     /// About how many bytes it takes in memory, beside itself: for bounds on caches.

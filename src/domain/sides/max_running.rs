@@ -30,12 +30,12 @@ impl LabelValue {
     #[must_use]
     pub fn limited(run: &Run, command: &Command) -> Option<Self> {
         let label = &command.ask.brought().terms.max_running?.label;
-        if run.awaits_claim() || run.is_at_rest() { Self::of(run, label) } else { None }
+        if run.awaits_claim() || run.is_at_rest() { Self::new(run, label) } else { None }
     }
 
     /// The value that a run has of a label.
     #[must_use]
-    pub fn of(run: &Run, label: &str) -> Option<Self> {
+    pub fn new(run: &Run, label: &str) -> Option<Self> {
         let value = run.labels.get(label)?.clone();
         Some(Self { namespace: run.namespace.clone(), label: label.to_owned(), value })
     }

@@ -22,7 +22,7 @@ fn has_turn(asked: &mut Asked) -> Option<Turn> {
 }
 
 fn connection(number: u64) -> CallerKey {
-    CallerKey::of(number, None)
+    CallerKey::new(number, None)
 }
 
 /// These have had a turn long ago.
@@ -87,7 +87,7 @@ async fn callers_that_have_used_much_leave_a_turn_for_one_that_has_not() {
 #[tokio::test(start_paused = true)]
 async fn of_two_namespaces_the_one_that_used_less_is_next_however_many_callers_the_other_has() {
     let turns = Turns::new(2);
-    let of = |number, namespace| CallerKey::of(number, None).within(namespace);
+    let of = |number, namespace| CallerKey::new(number, None).within(namespace);
     let (first, second) = (at_once(&turns, of(1, "large")).await, at_once(&turns, of(2, "large")).await);
     let mut large: Vec<Asked> = (3..64).map(|number| ask(&turns, of(number, "large"))).collect();
     let mut small = ask(&turns, of(64, "small"));
@@ -101,10 +101,10 @@ async fn of_two_namespaces_the_one_that_used_less_is_next_however_many_callers_t
 #[tokio::test(start_paused = true)]
 async fn an_agent_on_many_connections_is_one_caller() {
     let turns = Turns::new(2);
-    let agent = |number| CallerKey::of(number, Some(b"agent"));
+    let agent = |number| CallerKey::new(number, Some(b"agent"));
     let _first = at_once(&turns, agent(1)).await;
     let _waits = ask(&turns, agent(2));
-    let _other = at_once(&turns, CallerKey::of(3, Some(b"other"))).await;
+    let _other = at_once(&turns, CallerKey::new(3, Some(b"other"))).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,7 +198,7 @@ async fn who_comes_on_a_new_connection_each_time_comes_after_one_that_is_known_a
 #[tokio::test(start_paused = true)]
 async fn a_newcomer_waits_for_those_before_it_and_a_known_agent_on_a_new_connection_is_none() {
     let turns = Turns::new(1);
-    let agent = |number| CallerKey::of(number, Some(b"agent"));
+    let agent = |number| CallerKey::new(number, Some(b"agent"));
     drop(at_once(&turns, agent(1)).await);
     advance(NEW_FOR).await;
     // A newcomer that asks again has used more than the next one, and is not behind it for that.
@@ -229,7 +229,7 @@ async fn what_a_caller_uses_counts_in_every_namespace_with_and_without_an_identi
     for is_proven in [true, false] {
         let turns = Turns::new(1);
         let caller = |number: u64, namespace: &str| {
-            let key = CallerKey::of(number, None).within(namespace);
+            let key = CallerKey::new(number, None).within(namespace);
             if is_proven { key.proven(&number) } else { key }
         };
         for number in 1..=3 {

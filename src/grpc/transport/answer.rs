@@ -40,7 +40,7 @@ pub(super) struct AnswerBody {
 
 /// A refusal, which has no body.
 pub(super) fn refused(answer: Response<Body>) -> Response<AnswerBody> {
-    answer.map(|_empty| AnswerBody::of(Bytes::new()))
+    answer.map(|_empty| AnswerBody::new(Bytes::new()))
 }
 
 /// Makes one answer's body out of what the service gave.
@@ -66,7 +66,7 @@ pub(super) async fn whole(
     }
     let unsent = (data.len() > UNCOUNTED_BYTES).then(|| peer.hold_unsent(data.len()));
     open.measured().told(trailers.as_ref().unwrap_or(&head.headers));
-    let answer = AnswerBody { unsent, trailers, sending: Some(sending), open: Some(open), ..AnswerBody::of(data) };
+    let answer = AnswerBody { unsent, trailers, sending: Some(sending), open: Some(open), ..AnswerBody::new(data) };
     Response::from_parts(head, answer)
 }
 
@@ -80,12 +80,12 @@ pub(super) fn stream(
     let (head, body) = answer.into_parts();
     open.measured().told(&head.headers);
     let source = (!body.is_end_stream()).then_some((body, peer));
-    let answer = AnswerBody { source, sending: Some(sending), open: Some(open), ..AnswerBody::of(Bytes::new()) };
+    let answer = AnswerBody { source, sending: Some(sending), open: Some(open), ..AnswerBody::new(Bytes::new()) };
     Response::from_parts(head, answer)
 }
 
 impl AnswerBody {
-    fn of(data: Bytes) -> Self {
+    fn new(data: Bytes) -> Self {
         Self {
             data,
             unsent: None,

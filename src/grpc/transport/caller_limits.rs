@@ -146,13 +146,13 @@ mod tests {
     #[test]
     fn a_caller_that_calls_too_often_is_told_when_to_come_back_and_others_are_not_held_up() {
         let (limits, clock) = limited(10, 0);
-        let greedy = CallerKey::of(1, Some(b"agent"));
+        let greedy = CallerKey::new(1, Some(b"agent"));
         assert_eq!((0..20).filter(|_| limits.admit(greedy).is_ok()).count(), 10);
         let TooMany { limit, wait } = limits.admit(greedy).expect_err("too many");
         assert_eq!((limit, wait), ("calls_per_second", Duration::from_millis(100)));
-        assert!(limits.admit(CallerKey::of(2, Some(b"agent"))).is_err(), "the agent on another connection");
-        assert!(limits.admit(CallerKey::of(1, Some(b"another"))).is_err(), "the connection by another name");
-        assert!(limits.admit(CallerKey::of(2, Some(b"another"))).is_ok());
+        assert!(limits.admit(CallerKey::new(2, Some(b"agent"))).is_err(), "the agent on another connection");
+        assert!(limits.admit(CallerKey::new(1, Some(b"another"))).is_err(), "the connection by another name");
+        assert!(limits.admit(CallerKey::new(2, Some(b"another"))).is_ok());
         clock.advance(wait);
         assert!(limits.admit(greedy).is_ok());
     }
@@ -160,11 +160,11 @@ mod tests {
     #[test]
     fn a_caller_has_so_many_calls_open_and_one_more_when_one_has_ended() {
         let (limits, _) = limited(0, 2);
-        let caller = CallerKey::of(1, None);
+        let caller = CallerKey::new(1, None);
         let first = limits.admit(caller).expect("the first");
         let _second = limits.admit(caller).expect("the second");
         assert_eq!(limits.admit(caller).expect_err("too many").limit, "open_calls");
-        assert!(limits.admit(CallerKey::of(2, None)).is_ok());
+        assert!(limits.admit(CallerKey::new(2, None)).is_ok());
         drop(first);
         assert!(limits.admit(caller).is_ok());
     }
@@ -173,7 +173,7 @@ mod tests {
     fn callers_who_have_gone_are_forgotten() {
         let (limits, clock) = limited(10, 2);
         for number in 0..1_000_u64 {
-            limits.admit(CallerKey::of(number, Some(&number.to_be_bytes()))).expect("the first");
+            limits.admit(CallerKey::new(number, Some(&number.to_be_bytes()))).expect("the first");
         }
         clock.advance(Duration::from_secs(2));
         limits.tidy();

@@ -90,7 +90,7 @@ impl Peer {
             pages: Semaphore::new(PAGES_MAX),
             large: Semaphore::new(1),
             request_bytes: AtomicUsize::new(0),
-            untaken: Arc::new(Untaken::of(address)),
+            untaken: Arc::new(Untaken::new(address)),
             sent: Notify::new(),
             withdrawn: CancellationToken::new(),
         });
@@ -107,7 +107,7 @@ impl Peer {
     pub(in crate::grpc) fn key(&self, caller: &Caller) -> CallerKey {
         let Principal { agent_id, identity, .. } = &caller.principal;
         let agent = agent_id.as_deref().map(str::as_bytes);
-        let key = CallerKey::of(self.number, agent).within(&caller.namespace);
+        let key = CallerKey::new(self.number, agent).within(&caller.namespace);
         match identity {
             Some(identity) => key.proven(identity),
             None => key,
@@ -116,7 +116,7 @@ impl Peer {
 
     /// The key of the connection itself, for calls whose caller is not known.
     pub(super) fn connection_key(&self) -> CallerKey {
-        CallerKey::of(self.number, None)
+        CallerKey::new(self.number, None)
     }
 
     /// The certificate by which the client has shown who it is, if it has.

@@ -17,7 +17,7 @@ pub(super) struct Untaken {
 }
 
 impl Untaken {
-    pub(super) fn of(address: SocketAddr) -> Self {
+    pub(super) fn new(address: SocketAddr) -> Self {
         Self {
             address,
             unsent_bytes: AtomicUsize::new(0),

@@ -58,10 +58,10 @@ impl Announcer {
     /// Starts to listen; while the database does not answer, the task goes on trying. The task is vital, and goes on
     /// after the stop of the service, until this announcer is told to stop: the last commits are announced as well.
     pub(super) fn start(connector: Connector, supervisor: &Supervisor) -> Self {
-        Self::of(supervisor, |signals| keep_listening(connector, signals))
+        Self::new(supervisor, |signals| keep_listening(connector, signals))
     }
 
-    fn of<T>(supervisor: &Supervisor, task: impl FnOnce(Arc<Signals>) -> T) -> Self
+    fn new<T>(supervisor: &Supervisor, task: impl FnOnce(Arc<Signals>) -> T) -> Self
     where
         T: Future<Output = ()> + Send + 'static,
     {
@@ -164,7 +164,7 @@ mod tests {
     #[tokio::test]
     async fn a_listener_that_panics_stops_the_service() {
         let supervisor = Supervisor::new();
-        let _announcer = Announcer::of(&supervisor, |_signals| async { panic!("on purpose") });
+        let _announcer = Announcer::new(&supervisor, |_signals| async { panic!("on purpose") });
         supervisor.stop().cancelled().await;
         assert_eq!(supervisor.failed(), Some("announcer"));
     }
@@ -172,7 +172,7 @@ mod tests {
     #[tokio::test]
     async fn a_listener_that_ends_after_the_stop_is_no_failure() {
         let supervisor = Supervisor::new();
-        let announcer = Announcer::of(&supervisor, |_signals| pending());
+        let announcer = Announcer::new(&supervisor, |_signals| pending());
         supervisor.stop().cancel();
         announcer.stop();
         while announcer.tasks.lock().try_join_next().is_none() {

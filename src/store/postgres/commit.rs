@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use self::failed::{Failed, Failure};
 use self::hints::RestedOn;
-use self::load::{Keys, Prepared, LoadedRuns, load_runs, lock_and_load, read_runs, retriable};
+use self::load::{Keys, LoadedRuns, Prepared, load_runs, lock_and_load, read_runs, retriable};
 use self::optimistic::Optimistic;
 pub(super) use self::outcome::{Written, write_and_commit};
 use self::path::READ_MAX;

@@ -28,8 +28,8 @@ impl From<TimedOut> for StoreError {
 pub(super) fn statement(error: Error) -> StoreError {
     match error.as_db_error() {
         None => StoreError::Unavailable(error.into()),
-        Some(said) if is_temporary(said) => StoreError::Unavailable(ServerError::of(said).into()),
-        Some(said) => StoreError::Refused(ServerError::of(said).into()),
+        Some(said) if is_temporary(said) => StoreError::Unavailable(ServerError::new(said).into()),
+        Some(said) => StoreError::Refused(ServerError::new(said).into()),
     }
 }
 
@@ -53,7 +53,7 @@ struct ServerError {
 }
 
 impl ServerError {
-    fn of(said: &DbError) -> Self {
+    fn new(said: &DbError) -> Self {
         let named = |what: &str, name: Option<&str>| name.map(|name| format!(", {what} {name}")).unwrap_or_default();
         Self {
             severity: said.severity().to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn session(error: PoolError<Error>) -> StoreError {
         // The pool's own words would only stand before the cause.
         PoolError::PostCreateHook(HookError::Message(cause)) => cause.into(),
         PoolError::PostCreateHook(HookError::Backend(cause)) | PoolError::Backend(cause) => match cause.as_db_error() {
-            Some(said) => ServerError::of(said).into(),
+            Some(said) => ServerError::new(said).into(),
             None => cause.into(),
         },
         error @ (PoolError::Timeout(_) | PoolError::Closed | PoolError::NoRuntimeSpecified) => error.into(),
@@ -159,7 +159,7 @@ pub(super) fn opening(location: &str, error: Error) -> OpenError {
     };
     if temporary {
         let source = match error.as_db_error() {
-            Some(said) => ServerError::of(said).into(),
+            Some(said) => ServerError::new(said).into(),
             None => error.into(),
         };
         return OpenError::Unreachable { location, source };
@@ -179,7 +179,7 @@ pub(super) fn opening(location: &str, error: Error) -> OpenError {
         ),
     };
     let what = match error.as_db_error() {
-        Some(said) => ServerError::of(said).to_string(),
+        Some(said) => ServerError::new(said).to_string(),
         None => crate::telemetry::chain(&error),
     };
     OpenError::Unfit { location, fault, what, todo: todo.to_owned() }

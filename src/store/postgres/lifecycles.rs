@@ -151,7 +151,7 @@ async fn put_once(session: &Session, put: &PutLifecycle) -> Result<Result<PutOut
     let version = i32::try_from(id.version).unwrap_or(i32::MAX);
     let principal = serde_json::to_string(by).expect("strings serialize");
     let declaration = lifecycle.text();
-    let digest = digest_column(&LifecyclePin::of(id.clone(), &declaration));
+    let digest = digest_column(&LifecyclePin::new(id.clone(), &declaration));
     let statement = session.prepare_cached(PUT).await?;
     let values: [&(dyn ToSql + Sync); 7] = [namespace, name, &version, &principal, source, &declaration, &digest];
     match write_and_commit(session, session.query_one(&statement, &values)).await {

@@ -153,7 +153,7 @@ struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    fn of(namespace: &'a str, filter: &'a Filter, range: &'a Range) -> Self {
+    fn new(namespace: &'a str, filter: &'a Filter, range: &'a Range) -> Self {
         let Range { after, before } = range;
         Self {
             namespace,
@@ -189,9 +189,9 @@ impl<'a> Arguments<'a> {
 /// the statement can count, and numbers are as long as they are stored.
 pub(super) async fn list_runs(sessions: &Sessions, query: &RunQuery) -> Result<RunPage, StoreError> {
     let RunQuery { namespace, filter, order, limit, bytes_max, metadata, reach, .. } = query;
-    let statement = list(By::of(filter), *order, *metadata, filter::is_of_standing(filter), *reach);
+    let statement = list(By::new(filter), *order, *metadata, filter::is_of_standing(filter), *reach);
     let range = Range::of_page(query);
-    let arguments = Arguments::of(namespace, filter, &range);
+    let arguments = Arguments::new(namespace, filter, &range);
     // One row more than is shown tells whether there are more.
     let limit_and_one = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX).max(2);
     let stored_max = i64::try_from(*bytes_max).unwrap_or(i64::MAX).max(1);
@@ -246,7 +246,7 @@ pub(super) async fn ready_runs(
         &[&namespace, &At(after.started_at), &after.run_id, &rows_max, &of.not_begun, &of.priority.get()],
     )
     .await?;
-    Ok(RunPage::of(rows.iter().map(runs::run).collect::<Result<_, _>>()?, limit))
+    Ok(RunPage::new(rows.iter().map(runs::run).collect::<Result<_, _>>()?, limit))
 }
 
 /// The highest priority of a run that waits for a claim, below one, and other than that of runs without one. Each part
@@ -291,7 +291,7 @@ pub(super) async fn count_runs(
     before: Option<&Place>,
     (counted, reach): (CountBy, Reach),
 ) -> Result<RunCounts, StoreError> {
-    let by = By::of(filter);
+    let by = By::new(filter);
     // No active run is archived.
     let archived = filter.archived.filter(|archived| *archived);
     let beside_active =
@@ -299,7 +299,7 @@ pub(super) async fn count_runs(
     let of_active = by == By::Active && beside_active == Filter::default() && counted == CountBy::STATUS;
     let statement = count(by, of_active, filter::is_of_standing(filter), counted, reach);
     let range = Range::of_count(filter, before.cloned());
-    let arguments = Arguments::of(namespace, filter, &range);
+    let arguments = Arguments::new(namespace, filter, &range);
     let mut all = arguments.all();
     if of_active {
         all.truncate(6);

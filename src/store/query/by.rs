@@ -60,7 +60,7 @@ impl By {
 
     /// The index that leads to the runs of this filter.
     #[must_use]
-    pub fn of(filter: &Filter) -> Self {
+    pub fn new(filter: &Filter) -> Self {
         let active = !filter.statuses.is_empty() && filter.statuses.iter().all(|status| !status.is_terminal());
         if filter.continues_run_id.is_some() {
             Self::Continued

@@ -48,7 +48,7 @@ pub(in crate::store) fn is_of_standing(filter: &Filter) -> bool {
 
 /// Whether the priority is tested on the run: of the active runs that have none, their row says it.
 fn is_of_priority(filter: &Filter) -> bool {
-    filter.priority.is_some() && By::of(filter) != By::Unprioritised
+    filter.priority.is_some() && By::new(filter) != By::Unprioritised
 }
 
 /// Whether a filter tests what a run waits for.

@@ -54,7 +54,7 @@ pub(in crate::store) fn declared<R: Columns>(row: &R) -> Result<Declared, StoreE
     let id = LifecycleId { name: place.get((0, "name"))?, version: place.get((1, "version"))? };
     let row = Reader { key: &|| id.to_string(), ..place };
     let text: &str = row.get((3, "declaration"))?;
-    let pin = LifecyclePin::of(id.clone(), text);
+    let pin = LifecyclePin::new(id.clone(), text);
     if digest_column(&pin) != row.get::<i64>((2, "digest"))? {
         return Err(row.corrupt("digest", "not that of the declaration"));
     }

@@ -41,7 +41,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    pub(super) fn of(file: &Metadata) -> Self {
+    pub(super) fn new(file: &Metadata) -> Self {
         Self { device: file.dev(), number: file.ino() }
     }
 
@@ -56,7 +56,7 @@ impl Inode {
 
     #[cfg(not(target_os = "linux"))]
     fn at(path: &Path) -> io::Result<Self> {
-        fs::metadata(path).map(|file| Self::of(&file))
+        fs::metadata(path).map(|file| Self::new(&file))
     }
 }
 

@@ -167,7 +167,7 @@ fn put(connection: &mut Connection, put: &PutLifecycle, now: Time) -> Result<Put
     let PutOutcome::Applied(id) = &decided else { return Ok(decided) };
     let principal = serde_json::to_string(by).expect("strings serialize");
     let declaration = lifecycle.text();
-    let digest = digest_column(&LifecyclePin::of(id.clone(), &declaration));
+    let digest = digest_column(&LifecyclePin::new(id.clone(), &declaration));
     let bytes = bigint((source.len() + declaration.len()) as u64);
     let values = params![namespace, id.name, id.version, now.micros(), principal, source, declaration, digest];
     execute(&transaction, PUT, values)?;

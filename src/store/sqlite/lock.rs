@@ -101,7 +101,7 @@ impl FileLock {
 
     /// The inode of the file that is locked.
     pub(super) fn inode(&self) -> io::Result<Inode> {
-        self.database.metadata().map(|file| Inode::of(&file))
+        self.database.metadata().map(|file| Inode::new(&file))
     }
 
     /// The number of names of the file.

@@ -38,7 +38,7 @@ pub(super) fn of(path: &Path) -> Vec<Locker> {
     let own = std::process::id();
     let mut pids: Vec<u32> = locks
         .lines()
-        .filter_map(Lock::of)
+        .filter_map(Lock::new)
         .filter(|lock| lock.pid != own && (is(lock.file, file) || (is(lock.file, index) && lock.is_writing())))
         .map(|lock| lock.pid)
         .collect();
@@ -62,7 +62,7 @@ struct Lock {
 }
 
 impl Lock {
-    fn of(line: &str) -> Option<Self> {
+    fn new(line: &str) -> Option<Self> {
         // A line with an arrow is of one that waits.
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, "POSIX" | "OFDLCK", _, "WRITE", pid, file, first, last] = words.as_slice() else { return None };
@@ -89,15 +89,15 @@ mod tests {
 
     #[test]
     fn a_lock_for_writing_is_read_and_others_are_not() {
-        let lock = Lock::of("12: POSIX  ADVISORY  WRITE 4242 08:12:131 120 120").unwrap();
+        let lock = Lock::new("12: POSIX  ADVISORY  WRITE 4242 08:12:131 120 120").unwrap();
         assert_eq!(lock, Lock { pid: 4242, file: (0x812, 131), first: 120, last: 120 });
         assert!(lock.is_writing());
         let reads = "13: POSIX  ADVISORY  READ 4242 08:12:131 124 124";
         let waits = "12: -> POSIX  ADVISORY  WRITE 4243 08:12:131 120 120";
         let whole = "14: FLOCK  ADVISORY  WRITE 4242 08:12:131 0 EOF";
         for line in [reads, waits, whole, "", "nonsense"] {
-            assert_eq!(Lock::of(line), None, "{line}");
+            assert_eq!(Lock::new(line), None, "{line}");
         }
-        assert!(!Lock::of("12: POSIX  ADVISORY  WRITE 1 08:12:131 128 128").unwrap().is_writing());
+        assert!(!Lock::new("12: POSIX  ADVISORY  WRITE 1 08:12:131 128 128").unwrap().is_writing());
     }
 }

@@ -161,7 +161,7 @@ fn read(log: &mut impl Read, file_bytes: u64) -> io::Result<FoundLog> {
     let mut frame = vec![0; FRAME_HEADER_BYTES + usize::try_from(page_bytes).unwrap_or_default()];
     let (mut generations, mut of_this_commit, mut commits) = (Vec::new(), Vec::new(), 0);
     let (mut frames, mut damaged_at) = (0, None);
-    let mut pages = PagesBehind::of(file_bytes, page_bytes);
+    let mut pages = PagesBehind::new(file_bytes, page_bytes);
     while fill(log, &mut frame)? {
         frames += 1;
         let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
@@ -212,7 +212,7 @@ struct PagesBehind {
 }
 
 impl PagesBehind {
-    fn of(file_bytes: u64, page_bytes: u32) -> Self {
+    fn new(file_bytes: u64, page_bytes: u32) -> Self {
         let page_bytes = page_bytes.max(1);
         Self {
             in_file: u32::try_from(file_bytes / u64::from(page_bytes)).unwrap_or(u32::MAX),

@@ -58,7 +58,7 @@ impl LogIndex {
 
     /// The inodes of the log and of its index.
     pub(super) fn inodes(&self) -> io::Result<(Inode, Inode)> {
-        Ok((Inode::of(&self.log.metadata()?), Inode::of(&self.index.metadata()?)))
+        Ok((Inode::new(&self.log.metadata()?), Inode::new(&self.index.metadata()?)))
     }
 
     /// Whether the log ends before the last frame that counts, or was cut while the last commit was written, which made it

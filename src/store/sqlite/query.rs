@@ -104,7 +104,7 @@ fn follow(
 ) -> Result<(), StoreError> {
     let Range { after, before } = range;
     let (after_at, before_at) = (after.started_at.micros(), before.started_at.micros());
-    let by = By::of(filter);
+    let by = By::new(filter);
     let known = by.value(filter);
     let priority = filter.priority.filter(|_| by == By::Priority).map(Priority::get);
     let mut values: Vec<&dyn ToSql> = vec![&namespace, &after_at, &after.run_id, &before_at, &before.run_id];
@@ -122,7 +122,7 @@ fn follow(
 /// A page of a list. The walk has ended, and its snapshot is released, before a document is parsed.
 pub(super) fn list(connection: &Connection, query: &RunQuery) -> Result<RunPage, StoreError> {
     let RunQuery { namespace, filter, order, limit, bytes_max, metadata, reach, .. } = query;
-    let statement = walk(By::of(filter), *order, &listed(filter::is_of_standing(filter)));
+    let statement = walk(By::new(filter), *order, &listed(filter::is_of_standing(filter)));
     let mut page: Filling<RunColumns<String>> = Filling::new(*limit, *bytes_max);
     let mut looked_at = 0;
     follow(connection, &statement, namespace, filter, &Range::of_page(query), |run, matches| {
@@ -163,7 +163,7 @@ pub(super) fn ready(
         (namespace, after.started_at.micros(), &after.run_id, rows_max, of.not_begun, of.priority.get()),
         |row| runs::run(row),
     )?;
-    Ok(RunPage::of(runs, limit))
+    Ok(RunPage::new(runs, limit))
 }
 
 /// The highest priority of a run that waits for a claim, below one, and other than that of runs without one. Each part
@@ -209,7 +209,7 @@ pub(super) fn count(
     (counted, reach): (CountBy, Reach),
 ) -> Result<RunCounts, StoreError> {
     let is_refined = counted != CountBy::STATUS;
-    let statement = walk(By::of(filter), Order::NewestFirst, &tested(is_refined || filter::is_of_standing(filter)));
+    let statement = walk(By::new(filter), Order::NewestFirst, &tested(is_refined || filter::is_of_standing(filter)));
     let mut counts = RunCounts::default();
     let mut looked_at = 0;
     follow(connection, &statement, namespace, filter, &Range::of_count(filter, before), |run, matches| {

@@ -33,12 +33,12 @@ fn showing(of: ViewOf) -> Cursor {
 }
 
 fn given(cursor: &Cursor) -> String {
-    encode(cursor, &Seals::of(LEDGER), "default")
+    encode(cursor, &Seals::new(LEDGER), "default")
 }
 
 /// A text as a client sends it to a replica of this ledger.
 fn taken(text: &str, ledger: Ledger, namespace: &str) -> Result<Cursor, CursorInvalid> {
-    decode(text, &Seals::of(ledger), ledger, namespace)
+    decode(text, &Seals::new(ledger), ledger, namespace)
 }
 
 #[test]
@@ -46,14 +46,14 @@ fn a_cursor_leads_back_to_its_place() {
     let unshown = Cursor { view: Some(View { of: ViewOf::All, shown: None, walked: Walked::default() }), ..live() };
     for cursor in [live(), showing(ViewOf::Active), showing(ViewOf::All), unshown] {
         assert_eq!(taken(&given(&cursor), LEDGER, "default"), Ok(cursor.clone()));
-        let text = encode(&cursor, &Seals::of(LEDGER), "team-1");
+        let text = encode(&cursor, &Seals::new(LEDGER), "team-1");
         assert_eq!(taken(&text, LEDGER, "team-1"), Ok(cursor));
     }
 }
 
 #[test]
 fn a_cursor_has_one_text_on_every_replica() {
-    let seals = Seals::of(LEDGER);
+    let seals = Seals::new(LEDGER);
     let texts = [(); 2].map(|()| encode(&showing(ViewOf::Active), &seals, "default"));
     assert_eq!(texts, [(); 2].map(|()| given(&showing(ViewOf::Active))));
     assert_eq!(texts[0], VECTOR);
@@ -78,11 +78,11 @@ fn a_cursor_of_another_ledger_key_epoch_or_namespace_is_noise() {
 fn the_epoch_of_a_cursor_is_read_without_the_ledgers_own() {
     let later = Cursor { epoch: 1_000_000.into(), ..live() };
     let text = given(&later);
-    assert_eq!(epoch(&text, &Seals::of(LEDGER), "default"), Some(later.epoch));
+    assert_eq!(epoch(&text, &Seals::new(LEDGER), "default"), Some(later.epoch));
     assert_eq!(taken(&text, LEDGER, "default"), Err(CursorInvalid));
-    assert_eq!(epoch(&text, &Seals::of(LEDGER), "other"), None);
+    assert_eq!(epoch(&text, &Seals::new(LEDGER), "other"), None);
     let foreign = Ledger { seal_key: SealKey::new([0; 32]), ..LEDGER };
-    assert_eq!(epoch(&text, &Seals::of(foreign), "default"), None, "an epoch that nobody sealed is not believed");
+    assert_eq!(epoch(&text, &Seals::new(foreign), "default"), None, "an epoch that nobody sealed is not believed");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_cursor_with_any_bit_flipped_is_noise() {
             flipped[bit / 8] ^= 1 << (bit % 8);
             let flipped = URL_SAFE_NO_PAD.encode(flipped);
             assert_eq!(taken(&flipped, LEDGER, "default"), Err(CursorInvalid), "bit {bit} of {text}");
-            assert_eq!(epoch(&flipped, &Seals::of(LEDGER), "default"), None, "bit {bit} of {text}");
+            assert_eq!(epoch(&flipped, &Seals::new(LEDGER), "default"), None, "bit {bit} of {text}");
         }
     }
 }
@@ -138,7 +138,7 @@ fn the_largest_cursor_keeps_the_bound() {
 #[test]
 fn a_cursor_that_is_not_sealed_is_taken_no_more() {
     assert_eq!(taken(FORMAT_1, LEDGER, "default"), Err(CursorInvalid));
-    assert_eq!(epoch(FORMAT_1, &Seals::of(LEDGER), "default"), None);
+    assert_eq!(epoch(FORMAT_1, &Seals::new(LEDGER), "default"), None);
 }
 
 proptest! {

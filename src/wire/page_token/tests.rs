@@ -23,13 +23,13 @@ const EVENTS_FORMAT_1: &str = "AfntplJPe9IyAAAAAAAAAGQ";
 const RUNS_FORMAT_1: &str = "ATQyXLF-2xLSAAZEWUFkIkBydW4";
 
 fn seals() -> Seals {
-    Seals::of(LEDGER)
+    Seals::new(LEDGER)
 }
 
 /// The seals of other ledgers: of another id, and with another key.
 fn foreign() -> [Seals; 2] {
     let seal_key = SealKey::new(*b"another key than the tests have.");
-    [Seals::of(Ledger { id: Uuid::nil(), ..LEDGER }), Seals::of(Ledger { seal_key, ..LEDGER })]
+    [Seals::new(Ledger { id: Uuid::nil(), ..LEDGER }), Seals::new(Ledger { seal_key, ..LEDGER })]
 }
 
 fn key(namespace: &str, run_id: &str) -> RunKey {

@@ -13,7 +13,7 @@ fn sealed(seals: &Seals, binding: &Binding<'_>, content: &[u8]) -> String {
 
 #[test]
 fn a_text_opens_for_nothing_but_what_it_was_made_for() {
-    let seals = Seals::of(LEDGER);
+    let seals = Seals::new(LEDGER);
     let mut bindings = Vec::new();
     for purpose in [Purpose::Cursor, Purpose::Events, Purpose::Runs, Purpose::Namespaces, Purpose::Lifecycles] {
         for (namespace, question) in [("a", "bc"), ("ab", "c"), ("abc", ""), ("", "abc"), ("a", ""), ("", "")] {
@@ -35,7 +35,7 @@ fn a_text_opens_for_nothing_but_what_it_was_made_for() {
 #[test]
 fn a_text_shows_nothing_of_its_content() {
     let binding = Binding { purpose: Purpose::Cursor, namespace: "default", question: &[] };
-    let seals = Seals::of(LEDGER);
+    let seals = Seals::new(LEDGER);
     let bytes = |content: &[u8]| URL_SAFE_NO_PAD.decode(sealed(&seals, &binding, content)).unwrap();
     let (one, other) = (bytes(&[0; 64]), bytes(&[1; 64]));
     assert_eq!(one[..3], [FORMAT, KEY_ID, 3]);
@@ -48,7 +48,7 @@ fn a_text_shows_nothing_of_its_content() {
 #[test]
 fn an_epoch_has_one_spelling() {
     let binding = Binding { purpose: Purpose::Cursor, namespace: "default", question: &[] };
-    let seals = Seals::of(LEDGER);
+    let seals = Seals::new(LEDGER);
     let mut bytes = URL_SAFE_NO_PAD.decode(sealed(&seals, &binding, b"content")).unwrap();
     bytes.splice(2..3, [0x83, 0x00]);
     assert!(seals.open(&binding, &URL_SAFE_NO_PAD.encode(bytes)).is_none());
@@ -56,7 +56,7 @@ fn an_epoch_has_one_spelling() {
 
 #[test]
 fn the_keys_of_more_namespaces_than_are_kept_are_derived_anew() {
-    let seals = Seals::of(LEDGER);
+    let seals = Seals::new(LEDGER);
     let names: Vec<String> = (0..NAMESPACES_MAX * 2).map(|number| format!("team-{number}")).collect();
     let of = |namespace| Binding { purpose: Purpose::Cursor, namespace, question: &[] };
     let texts: Vec<String> = names.iter().map(|name| sealed(&seals, &of(name), b"content")).collect();

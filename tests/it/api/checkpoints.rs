@@ -50,7 +50,7 @@ impl Process {
         let (store, committed) = (Arc::new(Wrapped::around(store)), Arc::new(Notify::new()));
         let commits: Arc<dyn Commits> = store.clone();
         let engine = Engine::start(&commits, store.clone(), &supervisor, &committed, engine::Limits::default());
-        let frames = Arc::new(WireFrames { seals: Arc::new(Seals::of(store.ledger())) });
+        let frames = Arc::new(WireFrames { seals: Arc::new(Seals::new(store.ledger())) });
         let feed = Feed::start(store.clone(), store.clone(), &supervisor, committed, frames, limits);
         Self { store, engine, feed, supervisor }
     }

@@ -47,7 +47,7 @@ fn never() -> Filter {
 
 fn opened(process: &Process, cursor: &[u8]) -> Cursor {
     let (text, ledger) = (std::str::from_utf8(cursor).unwrap(), process.store.ledger());
-    cursor::decode(text, &Seals::of(ledger), ledger, DEFAULT_NAMESPACE).unwrap()
+    cursor::decode(text, &Seals::new(ledger), ledger, DEFAULT_NAMESPACE).unwrap()
 }
 
 /// After the last event that there is.
@@ -459,7 +459,7 @@ async fn a_callers_watch_begins_before_the_thousand_waits_of_another_one() {
     };
     let mut waits = JoinSet::new();
     for nth in 0..1_000 {
-        let feed = process.feed.of_caller(CallerKey::of(1, None));
+        let feed = process.feed.of_caller(CallerKey::new(1, None));
         waits.spawn(
             async move { feed.wait_run(&key(&format!("none-{nth}")), SOON, WaitUntil::Terminal).await.map(drop) },
         );
@@ -467,7 +467,7 @@ async fn a_callers_watch_begins_before_the_thousand_waits_of_another_one() {
     timeout(SOON, reads(1)).await.expect("the first of them reads");
     // All others have come as well.
     sleep(Duration::from_millis(10)).await;
-    let honest = process.feed.of_caller(CallerKey::of(2, None));
+    let honest = process.feed.of_caller(CallerKey::new(2, None));
     let mut watch = JoinSet::new();
     watch.spawn(async move { honest.watch_run(key("watched"), None, None).await.map(drop) });
     // Two of the waits' reads stand, and the watch's is the next one.

@@ -56,7 +56,7 @@ pub(super) fn backend(process: &Process) -> Authority {
     );
     let progress = ProgressBoard::start(upkeep, &process.supervisor);
     let (feed, wait_max, turns) = (process.feed.clone(), Duration::MAX, Turns::default());
-    let seals = Arc::new(Seals::of(store.ledger()));
+    let seals = Arc::new(Seals::new(store.ledger()));
     let namespaces = Registry::new(store.clone());
     Authority {
         process_memory: Arc::new(Memory::new(None)),

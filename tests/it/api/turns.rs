@@ -22,7 +22,7 @@ fn call<M>(connection: u64, message: M) -> Call<M> {
         agents: Agents::All,
         rights: Rights::all(),
     };
-    Call { caller, key: CallerKey::of(connection, None), until: Until::never(), trace: None, message }
+    Call { caller, key: CallerKey::new(connection, None), until: Until::never(), trace: None, message }
 }
 
 fn keys(count: u32) -> Struct {

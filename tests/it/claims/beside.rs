@@ -30,7 +30,7 @@ async fn who_comes_on_new_connections_and_reads_whole_queues_keeps_no_claimer_fr
     let process = Process::start().await;
     backlog(&process).await;
     process.store.slow_ms.store(PAGE_MS, Ordering::Relaxed);
-    let honest = by_filter(CallerKey::of(1, None), "honest");
+    let honest = by_filter(CallerKey::new(1, None), "honest");
     assert_eq!(process.claims.next(&honest, pending()).await.unwrap().map(|granted| granted.replayed), None);
     let mut greedy = JoinSet::new();
     for nth in 0..GREEDY {
@@ -38,7 +38,7 @@ async fn who_comes_on_new_connections_and_reads_whole_queues_keeps_no_claimer_fr
         greedy.spawn(async move {
             for round in 0.. {
                 let number = 2 + nth + round * GREEDY;
-                let claim = by_filter(CallerKey::of(number, None), &format!("greedy-{number}"));
+                let claim = by_filter(CallerKey::new(number, None), &format!("greedy-{number}"));
                 let _refused = claims.next(&claim, pending()).await;
             }
         });
@@ -50,7 +50,7 @@ async fn who_comes_on_new_connections_and_reads_whole_queues_keeps_no_claimer_fr
     }
     let mut refused = Vec::new();
     for nth in 0..2 {
-        let claim = by_filter(CallerKey::of(1, None), &format!("honest-{nth}"));
+        let claim = by_filter(CallerKey::new(1, None), &format!("honest-{nth}"));
         refused.extend(process.claims.next(&claim, pending()).await.err());
     }
     greedy.shutdown().await;
@@ -69,14 +69,14 @@ async fn a_page_of_a_whole_queue_is_a_turn_and_other_claims_come_in_between() {
     for number in 2..4 {
         let claims = claims.clone();
         reading.spawn(async move {
-            claims.next(&by_filter(CallerKey::of(number, None), &format!("whole-{number}")), pending()).await.is_ok()
+            claims.next(&by_filter(CallerKey::new(number, None), &format!("whole-{number}")), pending()).await.is_ok()
         });
     }
     while process.store.lists.load(Ordering::Relaxed) == read {
         yield_now().await;
     }
     let filter = Filter { workflow_id: Some("own".to_owned()), ..Filter::default() };
-    let short = Claim { filter, caller: CallerKey::of(1, None), ..claim_of(None, Duration::ZERO) };
+    let short = Claim { filter, caller: CallerKey::new(1, None), ..claim_of(None, Duration::ZERO) };
     let granted = process.claims.next(&short, pending()).await.unwrap();
     assert_eq!(granted.map(received).as_deref(), Some("own"));
     let pages = process.store.lists.load(Ordering::Relaxed) - read;

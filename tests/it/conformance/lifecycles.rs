@@ -156,7 +156,7 @@ async fn a_thousand_versions<F: OnDisk>(fixture: &F, name: &str) {
     fixture.sql(&more).await;
     let digests = (2..=1_000).map(|version| {
         let declaration = read(&limited(name, version)).text();
-        let digest = LifecyclePin::of(LifecycleId { name: name.to_owned(), version }, &declaration).digest;
+        let digest = LifecyclePin::new(LifecycleId { name: name.to_owned(), version }, &declaration).digest;
         format!("when {version} then {}", digest.cast_signed())
     });
     let digests = digests.collect::<Vec<_>>().join(" ");

@@ -31,7 +31,7 @@ impl Desk {
 
     pub(super) fn of(lifecycle: Lifecycle) -> Self {
         let id = LifecycleId { name: lifecycle.name.clone(), version: 1 };
-        Self { lifecycles: vec![Declared::of(id, lifecycle)], ..Self::default() }
+        Self { lifecycles: vec![Declared::new(id, lifecycle)], ..Self::default() }
     }
 
     pub(super) fn ask(&mut self, command: Command) -> Result<Verdict, Refusal> {

@@ -127,7 +127,7 @@ fn a_pending_run_keeps_what_it_was_created_with() {
     }
     // A newer version is the newest from now on, and this run stays where it is.
     let second = LifecycleId { name: "graph".into(), version: 2 };
-    desk.lifecycles.push(Declared::of(second, Lifecycle { at_end: Some("p3".into()), ..graph() }));
+    desk.lifecycles.push(Declared::new(second, Lifecycle { at_end: Some("p3".into()), ..graph() }));
     let run = desk.apply(start("run-1").with("graph").max_iterations(3, LimitThen::Abort));
     assert_eq!((run.status, stands(&run).lifecycle.unwrap().id.version), (Status::Running, 1));
     assert!(matches!(desk.ask(start("run-1").with("other").phase("p9")), Ok(Verdict::Done(Disposition::Unchanged, _))));
@@ -343,7 +343,7 @@ fn a_lifecycle_that_was_deleted_by_hand_keeps_no_run_from_ending() {
     desk.lifecycles.clear();
     let run = desk.apply(abort("run-1").result(&json!({"password": "x", "page": {"a": 1}})));
     let masked = r#"{"page":"[redacted]","password":"[redacted]"}"#;
-    let digest = runledger::domain::ContentDigest::of(masked);
+    let digest = runledger::domain::ContentDigest::new(masked);
     assert_eq!(
         refined(&run).attachments.result.unwrap().content,
         digest,

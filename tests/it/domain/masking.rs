@@ -33,7 +33,7 @@ fn what_is_masked_is_no_part_of_the_call() {
         desk.apply(update(id).metadata(&json!({"userPassword": null, "api_key": "k"})).result(&json!({"secret": 1})));
     assert_eq!(run.metadata.as_map().get("userPassword"), None);
     assert_eq!(run.metadata.as_map()["api_key"], json!("[redacted]"));
-    let digest = runledger::domain::ContentDigest::of(r#"{"secret":"[redacted]"}"#);
+    let digest = runledger::domain::ContentDigest::new(r#"{"secret":"[redacted]"}"#);
     assert_eq!(refined(&run).attachments.result.unwrap().content, digest);
 }
 

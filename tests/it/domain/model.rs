@@ -44,7 +44,7 @@ impl Shelf {
                     (row.content, row.link_key) = (left.text(), None);
                 }
             }
-            let mut rewriting = Rewriting::of(redaction);
+            let mut rewriting = Rewriting::new(redaction);
             for old in self.log.iter_mut().filter(|old| old.event.key == new.event.key) {
                 let Rewritten { event, keyframe, .. } = rewriting.next(&old.event);
                 old.event = event.unwrap_or_else(|| old.event.clone());
@@ -88,7 +88,7 @@ impl Shelf {
     fn digests(&self) -> BTreeMap<Place, ContentDigest> {
         let place = |row: &ContentRow| (row.key.clone(), row.table, row.revision, row.number);
         let digests: BTreeMap<_, _> =
-            self.beside.iter().map(|row| (place(row), ContentDigest::of(&row.content))).collect();
+            self.beside.iter().map(|row| (place(row), ContentDigest::new(&row.content))).collect();
         assert_eq!(digests.len(), self.beside.len(), "no row is written twice");
         digests
     }
@@ -112,7 +112,7 @@ fn said(log: &[NewEvent]) -> BTreeMap<Place, ContentDigest> {
             }
         }
         for (number, link) in (first..).zip(links) {
-            say(ContentTable::Link, number, ContentDigest::of(&link.text()));
+            say(ContentTable::Link, number, ContentDigest::new(&link.text()));
         }
         runs.insert(event.key.clone(), run);
     }

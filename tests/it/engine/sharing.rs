@@ -32,7 +32,7 @@ impl Process {
 async fn a_caller_that_fills_a_shards_queue_keeps_no_other_one_out_and_then_has_half_of_it() {
     let process = Process::start_with(Limits { queue_commands_max: 64, ..Limits::default() }).await;
     process.hold().await;
-    let (greedy, honest) = (CallerKey::of(1, None), CallerKey::of(2, Some(b"agent")));
+    let (greedy, honest) = (CallerKey::new(1, None), CallerKey::new(2, Some(b"agent")));
     let first = process.fill(greedy, "greedy");
     assert!(first.len() >= 62, "{}: it was as good as alone", first.len());
     let others = process.fill(honest, "honest");
@@ -93,8 +93,8 @@ async fn a_queue_that_no_batch_empties_refuses_what_has_waited_for_a_tenth_of_a_
 async fn a_command_whose_caller_has_gone_is_not_executed() {
     let process = Process::start().await;
     process.hold().await;
-    let gone = process.offer(CallerKey::of(1, None), "gone").ok().unwrap();
-    let stays = process.offer(CallerKey::of(1, None), "stays").ok().unwrap();
+    let gone = process.offer(CallerKey::new(1, None), "gone").ok().unwrap();
+    let stays = process.offer(CallerKey::new(1, None), "stays").ok().unwrap();
     drop(gone);
     process.release();
     assert_eq!(stays.await.unwrap().disposition, Disposition::Applied);

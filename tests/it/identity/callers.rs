@@ -25,7 +25,7 @@ pub(super) struct Place {
 
 /// An entry of the access file, for a token of this text.
 pub(super) fn entry(token: &str, grants: &str) -> String {
-    let hash = TokenHash::of(token.as_bytes());
+    let hash = TokenHash::new(token.as_bytes());
     format!("[[token]]\nname = \"{token}\"\nsha256 = \"{hash}\"\ngrants = [{grants}]\n")
 }
 

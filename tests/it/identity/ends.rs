@@ -131,7 +131,7 @@ async fn a_token_that_comes_to_its_end_ends_its_stream_and_its_waits_so_that_the
     use runledger::clock::{Clock as _, SystemClock};
     // The token's time was over a while ago: clocks may differ by 30 s.
     let ends_at = runledger::domain::Time::from_micros(SystemClock.now().micros() - 27_000_000);
-    let hash = runledger::auth::token::TokenHash::of(b"short");
+    let hash = runledger::auth::token::TokenHash::new(b"short");
     let access = format!(
         "[[token]]\nname = \"short\"\nsha256 = \"{hash}\"\nexpires_at = \"{ends_at}\"\ngrants = [{}]\n",
         grant("*", "reporter", "\"agent\"")

@@ -63,7 +63,7 @@ impl Data {
             let statement = format!("select run_id, revision, {number}, content from {}", table.name());
             for row in self.sql(&statement).await {
                 let [run_id, revision, number, content] = row.try_into().unwrap();
-                let content = Hash::of(content.unwrap().as_bytes());
+                let content = Hash::new(content.unwrap().as_bytes());
                 rows.insert((table.name(), run_id.unwrap(), revision.unwrap(), number.unwrap(), content));
             }
         }
@@ -154,7 +154,7 @@ fn beside(events: &[Event]) -> BTreeSet<Beside> {
             }
         }
         for (number, link) in (first..).zip(links) {
-            row(ContentTable::Link, number, Hash::of(serde_json::to_string(link).unwrap().as_bytes()));
+            row(ContentTable::Link, number, Hash::new(serde_json::to_string(link).unwrap().as_bytes()));
         }
         runs.insert(event.key.clone(), run);
     }

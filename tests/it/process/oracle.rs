@@ -75,7 +75,7 @@ impl Oracle {
         let shard_count = ledger.shard_count;
         let mut oracle = Self {
             ledger,
-            seals: Seals::of(ledger),
+            seals: Seals::new(ledger),
             log: (0..shard_count).map(|_| Vec::new()).collect(),
             places: HashMap::new(),
             runs: BTreeMap::new(),

@@ -35,7 +35,7 @@ impl Everywhere {
         let access = format!(
             "[[token]]\nname = \"everybody\"\nsha256 = \"{}\"\n\
              grants = [{{ namespaces = [\"*\"], roles = [\"admin\"], agents = [\"*\"] }}]\n",
-            TokenHash::of(TOKEN.as_bytes())
+            TokenHash::new(TOKEN.as_bytes())
         );
         for (name, text) in [("ca.pem", ca.pem().as_str()), ("access.toml", &access), ("token", TOKEN)] {
             std::fs::write(files.path().join(name), text).unwrap();

@@ -51,7 +51,7 @@ pub(crate) fn read(source: &str) -> Lifecycle {
 
 pub(crate) fn declared(source: &str, version: u32) -> Declared {
     let lifecycle = read(source);
-    Declared::of(LifecycleId { name: lifecycle.name.clone(), version }, lifecycle)
+    Declared::new(LifecycleId { name: lifecycle.name.clone(), version }, lifecycle)
 }
 
 /// A put in the namespace `default`.

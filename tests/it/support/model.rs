@@ -116,7 +116,7 @@ impl Model {
         if let Some(links) = self.links.get_mut(&redacted.key) {
             links.retain(|link| redaction.of_link(link).is_none());
         }
-        let mut rewriting = Rewriting::of(redaction);
+        let mut rewriting = Rewriting::new(redaction);
         for event in self.events.iter_mut().filter(|event| event.key == redacted.key) {
             // The run's earlier requests are forgotten, whatever they wrote.
             if let Some(request) = &event.request_id {

@@ -64,7 +64,7 @@ async fn a_certificate_that_no_entry_names_is_blamed_by_its_name_and_not_the_goo
         "[[token]]\nname = \"t\"\nsha256 = \"{}\"\ngrants = [{{ namespaces = [\"*\"], roles = [\"reader\"] }}]\n\
          [[certificate]]\nname = \"spiffe://example.org/known\"\n\
          grants = [{{ namespaces = [\"*\"], roles = [\"reader\"] }}]\n",
-        TokenHash::of(b"rl_good")
+        TokenHash::new(b"rl_good")
     );
     let files = [("tls-client-ca", clients.pem()), ("access-file", access)];
     let files: Vec<(&str, &str)> = files.iter().map(|(flag, text)| (*flag, text.as_str())).collect();

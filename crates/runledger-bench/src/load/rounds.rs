@@ -104,7 +104,7 @@ impl Rounds {
                 let theirs = self.points.iter().find(|point| (point.side, point.round) == (side, ours.round))?;
                 value(ours).zip(value(theirs).filter(|theirs| *theirs > 0.0)).map(|(ours, theirs)| ours / theirs)
             });
-            Ratio::of(of, side.name(), each)
+            Ratio::new(of, side.name(), each)
         };
         let of_rates =
             others.iter().map(|side| ratio("transitions_per_second", |at| Some(at.transitions_per_second), *side));

@@ -117,12 +117,12 @@ impl Files {
                 Err(error) if state.loaded.is_some() => state.keeps_the_old(&error),
                 Err(error) => {
                     state.looked_at = None;
-                    return MakeTls::of(Err(Arc::new(error)));
+                    return MakeTls::new(Err(Arc::new(error)));
                 }
             }
         }
         let loaded = state.loaded.as_ref().expect("a look at the files that fails without any returns before");
-        MakeTls::of(Ok(loaded.make.clone()))
+        MakeTls::new(Ok(loaded.make.clone()))
     }
 
     /// The time between two looks; none where there is nothing to look at.

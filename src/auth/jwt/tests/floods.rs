@@ -69,7 +69,7 @@ async fn a_caller_that_asks_rarely_comes_before_one_that_floods() {
         order.lock().unwrap().push(caller);
         verified
     };
-    let [flood, rare, another] = [7, 8, 9].map(|number| CallerKey::of(number, None));
+    let [flood, rare, another] = [7, 8, 9].map(|number| CallerKey::new(number, None));
     verify(&forged, flood).await;
     let taken = turns.turn(another, SOON).await.unwrap();
     let mut waiting: FuturesUnordered<_> = (0..100).map(|_| verify(&forged, flood)).collect();

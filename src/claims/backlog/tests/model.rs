@@ -159,7 +159,7 @@ impl World {
             self.counts.remove(&run.run_id);
         }
         self.feed.push_back(run.clone());
-        self.runs.insert(ClaimPlace::of(&run), run);
+        self.runs.insert(ClaimPlace::new(&run), run);
     }
 
     fn nth(&self, number: usize, is: impl Fn(&Run) -> bool) -> Option<Run> {
@@ -186,7 +186,7 @@ impl World {
         match step {
             Step::Start { at, value, owner } => {
                 let run = pending(at, VALUES[value], OWNERS.get(owner).copied().flatten());
-                if !self.runs.contains_key(&ClaimPlace::of(&run)) {
+                if !self.runs.contains_key(&ClaimPlace::new(&run)) {
                     self.happens(run, false);
                 }
             }
@@ -363,14 +363,14 @@ impl World {
     /// A claimer was handed a run. Of runs that are not kept, an older one may have come to be had after it was read.
     fn handed(&mut self, run_id: RunId, taker: Taker<'_>) -> Does {
         let place = self.backlog.handed_out[&run_id].place.clone();
-        let older = self.runs.values().filter(|run| ClaimPlace::of(run) < place && run.awaits_claim());
+        let older = self.runs.values().filter(|run| ClaimPlace::new(run) < place && run.awaits_claim());
         for run in older.filter_map(|run| self.informed.get(&run.run_id).filter(|told| told.awaits_claim())) {
             let lane = Lane::of(run, Some("instance"));
             let has_room = self.backlog.lanes.counted.has_room(lane.value.as_ref(), lane.keeps_slot.as_ref());
             // The value of the run that was handed out had room before.
             let is_its = self.backlog.handed_out[&run_id].lane.value == lane.value;
             let is_out = self.backlog.handed_out.contains_key(&run.run_id);
-            let is_kept = self.runs_max > 4 || self.backlog.lanes.runs().contains_key(&ClaimPlace::of(run));
+            let is_kept = self.runs_max > 4 || self.backlog.lanes.runs().contains_key(&ClaimPlace::new(run));
             let is_older = lane.is_for(taker) && (has_room || is_its) && !is_out && is_kept;
             assert!(!is_older, "{run_id} was handed out before {}", run.run_id);
         }
@@ -391,9 +391,9 @@ impl World {
             }
             (after, is_whole) = (ClaimPlace::start(), true);
         }
-        let mut waiting = self.runs.values().filter(|run| ClaimPlace::of(run) > after && run.awaits_claim()).cloned();
+        let mut waiting = self.runs.values().filter(|run| ClaimPlace::new(run) > after && run.awaits_claim()).cloned();
         let runs: Vec<Run> = waiting.by_ref().take(PAGE_RUNS_MAX).collect();
-        let next = waiting.next().and(runs.last()).map(ClaimPlace::of);
+        let next = waiting.next().and(runs.last()).map(ClaimPlace::new);
         let feed = self.backlog.begin_page();
         Does::Reads { news, after, is_whole, feed, page: ClaimPage { runs, next } }
     }

@@ -17,7 +17,7 @@ use super::super::peer::Peer;
 use super::super::request::RequestBody;
 use super::passing::{Answering, Pass};
 use crate::auth::Gate;
-use crate::auth::gate::{GatedCall, Certificate, Denied, Looked};
+use crate::auth::gate::{Certificate, Denied, GatedCall, Looked};
 use crate::wire::problem;
 
 /// The gate, as the calls of one connection come to it.
@@ -67,7 +67,12 @@ impl Entrance {
     fn asked<'a>(&'a self, method: Method, headers: &'a HeaderMap) -> GatedCall<'a> {
         let shown = self.peer.certificate();
         let certificate = shown.map(|shown| Certificate { name: &shown.name, issuer: &shown.issuer });
-        GatedCall { access: method.access, headers, certificate, lasts: matches!(method.kind, Kind::Wait | Kind::Watch) }
+        GatedCall {
+            access: method.access,
+            headers,
+            certificate,
+            lasts: matches!(method.kind, Kind::Wait | Kind::Watch),
+        }
     }
 
     /// The answer to a call that does not pass.

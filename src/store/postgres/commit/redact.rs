@@ -226,7 +226,7 @@ async fn history(
             after = bigint(run.revision);
             Rewriting::after(redaction, run)
         }
-        None => Rewriting::of(redaction),
+        None => Rewriting::new(redaction),
     };
     loop {
         let place: [&(dyn ToSql + Sync); 7] =
@@ -265,7 +265,7 @@ async fn write(
         rewritten.iter().map(|(_, rewritten)| rewritten.event.as_ref().map(Json)).collect();
     let keyframes: Vec<Option<Json<Keyframe<'_>>>> = rewritten
         .iter()
-        .map(|(_, rewritten)| rewritten.keyframe.as_deref().map(|run| Json(Keyframe::of(run))))
+        .map(|(_, rewritten)| rewritten.keyframe.as_deref().map(|run| Json(Keyframe::new(run))))
         .collect();
     let rows: [&(dyn ToSql + Sync); 5] = [&shard, &positions, &events, &keyframes, &key.namespace];
     let changed = before(deadline, session.query(REWRITE, &rows)).await?.map_err(retriable)?;

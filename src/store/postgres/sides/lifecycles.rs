@@ -82,7 +82,7 @@ impl<'a> Parts<'a> {
         &mut self,
         stands_for: &'a [(LifecycleKey, LifecyclePin)],
     ) -> String {
-        let keys = LifecycleKeys::of(stands_for.iter().map(|(key, _)| key));
+        let keys = LifecycleKeys::new(stands_for.iter().map(|(key, _)| key));
         let digests = stands_for.iter().map(|(_, pin)| digest_column(pin)).collect::<Vec<_>>();
         let (namespaces, names) = (self.add("text[]", keys.namespaces), self.add("text[]", keys.names));
         let (versions, digests) = (self.add("int[]", keys.versions), self.add("bigint[]", digests));
@@ -106,7 +106,7 @@ struct LifecycleKeys<'a> {
 }
 
 impl<'a> LifecycleKeys<'a> {
-    fn of(keys: impl Iterator<Item = &'a LifecycleKey> + Clone) -> Self {
+    fn new(keys: impl Iterator<Item = &'a LifecycleKey> + Clone) -> Self {
         let number = |version: u32| i32::try_from(version).unwrap_or(i32::MAX);
         let (names, versions) =
             keys.clone().map(LifecycleKey::name).map(|of| (of.name, of.version.map(number))).unzip();
@@ -116,7 +116,7 @@ impl<'a> LifecycleKeys<'a> {
 
 /// The lifecycles, as far as they are there: under the head, for commands that came before.
 async fn load(session: &Session, missing: &[Missing]) -> Result<Vec<Row>, Error> {
-    let LifecycleKeys { namespaces, names, versions } = LifecycleKeys::of(missing.iter().map(|(key, _)| key));
+    let LifecycleKeys { namespaces, names, versions } = LifecycleKeys::new(missing.iter().map(|(key, _)| key));
     let digest = |known: &Option<Arc<Declared>>| known.as_ref().map(|declared| digest_column(&declared.pin));
     let known: Vec<Option<i64>> = missing.iter().map(|(_, known)| digest(known)).collect();
     let statement = session.prepare_cached(LOAD).await?;

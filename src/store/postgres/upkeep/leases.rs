@@ -218,5 +218,5 @@ pub(in crate::store::postgres) async fn overdue(
             None => over.push(key),
         }
     }
-    Ok(Overdue::of(over, due, (over_max, due_max)))
+    Ok(Overdue::new(over, due, (over_max, due_max)))
 }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::{Opening, ReplicaUptime, Sent, DatabaseClocks};
+use super::{DatabaseClocks, Opening, ReplicaUptime, Sent};
 use crate::domain::Time;
 use crate::store::StoreError;
 use crate::store::leases::ACTS_AFTER_MS;

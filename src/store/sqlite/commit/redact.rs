@@ -114,7 +114,7 @@ fn history(
     let (key, until) = (&redacted.key, bigint(redacted.revision));
     let before = keyframe(transaction, shard, key, nothing_up_to)?;
     let mut after = before.as_ref().map_or(0, |run| bigint(run.revision));
-    let mut rewriting = before.map_or_else(|| Rewriting::of(redaction), |run| Rewriting::after(redaction, run));
+    let mut rewriting = before.map_or_else(|| Rewriting::new(redaction), |run| Rewriting::after(redaction, run));
     let (mut changed, mut values) = (0, 0);
     loop {
         let (mut rewritten, mut bytes): (Vec<(Position, Rewritten)>, usize) = (Vec::new(), 0);

@@ -40,7 +40,7 @@ pub(in crate::store::sqlite) fn running(connection: &Connection, value: &LabelVa
 pub(super) const SIDE: Side = Side { load: Some(load), write: Some(write) };
 
 fn load(Loading { transaction, wanted, runs, .. }: &Loading<'_>, sides: &mut Sides) -> Result<(), StoreError> {
-    let value_of = |(key, label): &(RunKey, String)| LabelValue::of(runs.iter().find(|run| run.key() == *key)?, label);
+    let value_of = |(key, label): &(RunKey, String)| LabelValue::new(runs.iter().find(|run| run.key() == *key)?, label);
     for value in wanted.max_running.iter().filter_map(value_of).collect::<BTreeSet<LabelValue>>() {
         let counted = running(transaction, &value)?;
         sides.max_running.push((value, counted));

@@ -140,7 +140,7 @@ pub(in crate::store::sqlite) fn overdue(
     let (due_after, due_max) = after.due_after(limit);
     let over = over(&snapshot, shard, &over_after, over_max, &seen)?;
     let due = due(&snapshot, shard, &due_after, due_max, &seen)?;
-    Ok(Overdue::of(over, due, (over_max, due_max)))
+    Ok(Overdue::new(over, due, (over_max, due_max)))
 }
 
 fn over(

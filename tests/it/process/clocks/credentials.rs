@@ -32,7 +32,7 @@ impl Guarded {
             format!(
                 "[[token]]\nname = \"{name}\"\nsha256 = \"{}\"\nexpires_at = \"{ends}\"\n\
                  grants = [{{ namespaces = [\"*\"], roles = [\"reader\"] }}]\n",
-                TokenHash::of(token.as_bytes())
+                TokenHash::new(token.as_bytes())
             )
         });
         std::fs::write(&access_file, entries.collect::<String>()).unwrap();

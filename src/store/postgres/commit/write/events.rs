@@ -28,7 +28,7 @@ impl<'a> Parts<'a> {
             more += ", request_id, request_digest, request_key";
         }
         if events.iter().any(|new| new.keyframe.is_some()) {
-            let keyframe = |new: &'a NewEvent| new.keyframe.as_deref().map(|run| Json(Keyframe::of(run)));
+            let keyframe = |new: &'a NewEvent| new.keyframe.as_deref().map(|run| Json(Keyframe::new(run)));
             columns.add("keyframe", "jsonb", events.iter().map(keyframe));
             more += ", keyframe";
         }

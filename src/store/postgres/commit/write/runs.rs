@@ -93,7 +93,7 @@ impl<'a> Parts<'a> {
             columns.add("metadata", "jsonb", writes.iter().map(metadata));
             set += ", metadata = case when v.rewritten then v.metadata else r.metadata end";
         }
-        let moves = Moves::of(writes);
+        let moves = Moves::new(writes);
         moves.add_to(&mut columns, writes);
         let rows = self.table("asked", columns);
         self.tables.push(format!(
@@ -161,7 +161,7 @@ struct Moves {
 }
 
 impl Moves {
-    fn of(writes: &[&RunWrite]) -> Self {
+    fn new(writes: &[&RunWrite]) -> Self {
         let mut moves = Self { ended: 0, moved: 0, due: false, prioritised: false };
         for write in writes.iter().filter(|write| differs(write)) {
             if write.run.status.is_terminal() {
