@@ -29,8 +29,8 @@ const EARLY: Duration = Duration::from_mins(10);
 /// The time after which the log is told that the machine's clock is ahead.
 const TOLD_AFTER: Duration = Duration::from_secs(3);
 
-/// The lead over what is shown from which on a clock is ahead, in microseconds. By less it may seem to be: the process may
-/// have to wait between the two readings of a look.
+/// The lead over what is shown from which on a clock is ahead, in microseconds. A right clock may seem to be ahead by less,
+/// since the process may have to wait between the two readings of a look.
 const AHEAD_MICROS: i64 = 1_000_000;
 
 /// The time behind what is shown from which on the log is told of it, in microseconds: the leeway that credentials have.
@@ -41,7 +41,7 @@ const BEHIND_MICROS: i64 = 30_000_000;
 pub struct CredentialClock<C> {
     machine: C,
     begun: Duration,
-    kept: Mutex<Leads>,
+    leads: Mutex<Leads>,
 }
 
 /// What the looks have found. A lead is by how much a time is ahead of what has passed since some moment, in microseconds.
@@ -87,8 +87,8 @@ impl<C: Clock> CredentialClock<C> {
     pub fn beside(machine: C) -> Self {
         let begun = machine.elapsed();
         let shown = lead(machine.now(), begun);
-        let kept = Leads { shown, alone: None, agreed: None, is_told_ahead: false, is_told_behind: false };
-        Self { machine, begun, kept: Mutex::new(kept) }
+        let leads = Leads { shown, alone: None, agreed: None, is_told_ahead: false, is_told_behind: false };
+        Self { machine, begun, leads: Mutex::new(leads) }
     }
 
     /// Looks at the machine's clock, and at what another machine's shows, where there is one. Nothing else makes the time that
@@ -98,23 +98,23 @@ impl<C: Clock> CredentialClock<C> {
         let moment = self.machine.elapsed();
         let machine = lead(self.machine.now(), moment);
         let is_early = |since: Duration| other.is_none() && since.saturating_sub(self.begun) <= EARLY;
-        let mut kept = self.kept.lock();
-        kept.tell_behind(machine);
-        let shown = kept.shown;
-        kept.alone = Ahead::after(kept.alone, machine, shown, moment);
+        let mut leads = self.leads.lock();
+        leads.tell_behind(machine);
+        let shown = leads.shown;
+        leads.alone = Ahead::after(leads.alone, machine, shown, moment);
         let both = other.map(|other| lead(other, moment).min(machine));
-        kept.agreed = both.and_then(|both| Ahead::after(kept.agreed, both, shown, moment));
-        let Some(alone) = kept.alone else {
-            kept.is_told_ahead = false;
+        leads.agreed = both.and_then(|both| Ahead::after(leads.agreed, both, shown, moment));
+        let Some(alone) = leads.alone else {
+            leads.is_told_ahead &= machine.saturating_sub(shown) >= AHEAD_MICROS / 2;
             return;
         };
         let alone_after = if is_early(alone.since) { BELIEVED_SOON_AFTER } else { BELIEVED_AFTER };
-        if let Some(agreed) = kept.agreed.filter(|agreed| agreed.stood(moment) >= BELIEVED_SOON_AFTER) {
-            kept.follow(agreed, "the database's clock shows it as well");
+        if let Some(agreed) = leads.agreed.filter(|agreed| agreed.stood(moment) >= BELIEVED_SOON_AFTER) {
+            leads.follow(agreed, "the database's clock shows it as well");
         } else if alone.stood(moment) >= alone_after {
-            kept.follow(alone, "it has stood so for long enough");
-        } else if !kept.is_agreed(alone) && alone.stood(moment) >= TOLD_AFTER {
-            kept.tell_ahead(alone, alone_after);
+            leads.follow(alone, "it has stood so for long enough");
+        } else if !leads.is_agreed(alone) && alone.stood(moment) >= TOLD_AFTER {
+            leads.tell_ahead(alone, alone_after);
         }
     }
 }
@@ -172,7 +172,7 @@ impl Leads {
 impl<C: Clock> Clock for CredentialClock<C> {
     fn now(&self) -> Time {
         let elapsed = micros(self.machine.elapsed());
-        Time::from_micros(self.kept.lock().shown.saturating_add(elapsed))
+        Time::from_micros(self.leads.lock().shown.saturating_add(elapsed))
     }
 
     fn latest(&self) -> Time {
