@@ -148,7 +148,10 @@ impl Client {
                     others -= 1;
                     continue;
                 }
-                Err(failure) if open.is_none() || failure.kind == Kind::Refused => return Err(failure),
+                Err(mut failure) if open.is_none() || failure.kind == Kind::Refused => {
+                    failure.is_after_open = open.is_some();
+                    return Err(failure);
+                }
                 Err(_also_failed) => {}
             }
             let wait = backoff.next_wait();

@@ -34,6 +34,8 @@ pub struct Failure {
     pub(crate) met_goaway: bool,
     /// Whether it was the client certificate that was not good.
     certificate: bool,
+    /// Whether the outcome of an attempt before stayed open.
+    pub(crate) is_after_open: bool,
 }
 
 /// The kind of a failure, for the caller.
@@ -87,6 +89,7 @@ impl Failure {
             fault: None,
             met_goaway: false,
             certificate: false,
+            is_after_open: false,
         }
     }
 
@@ -135,6 +138,11 @@ impl Failure {
     pub fn is_open(&self) -> bool {
         self.kind == Kind::Cut && self.safe_to_repeat && self.reason.as_deref() != Some("DEADLINE")
     }
+
+    /// Whether the call, or an attempt of it before the one that failed so, may have been applied.
+    pub(crate) fn may_be_applied(&self) -> bool {
+        self.is_open() || self.is_after_open
+    }
 }
 
 impl From<Unusable> for Failure {
@@ -179,6 +187,7 @@ impl From<&Status> for Failure {
             fault,
             met_goaway,
             certificate,
+            is_after_open: false,
         }
     }
 }

@@ -255,11 +255,12 @@ impl Worker {
 
     /// Claims runs one after the other and has the work on each done, until there is no run for as long as the worker
     /// waits, or the stop came: then the work in hand is waited for. The call that reports a run as completed claims the
-    /// next one.
+    /// next one; where the stop comes meanwhile, that one is given back.
     ///
     /// # Errors
     ///
-    /// A claim was refused, or the end of a run was not reported.
+    /// A claim was refused, or the end of a run was not reported: then the worker takes 5 seconds more, at most, to give back
+    /// what that report may have claimed.
     pub async fn run<F: Future<Output = Outcome>>(
         &mut self,
         what: &Claiming,
@@ -277,14 +278,16 @@ impl Worker {
     /// Makes a call again until it is answered, for [`Options::report_for`] at most.
     async fn insist<C: Unary>(&mut self, call: &C) -> Result<C::Answer, Failure> {
         let until = after(self.options.report_for);
-        let mut lost = false;
+        let (mut lost, mut is_open) = (false, false);
         loop {
             match self.client.ask(call, until.min(Instant::now() + CALL_WAIT_MAX)).await {
                 Ok(answer) => return Ok(answer),
-                Err(failure) if self.client.is_refused_for_good(&failure) || Instant::now() >= until => {
+                Err(mut failure) if self.client.is_refused_for_good(&failure) || Instant::now() >= until => {
+                    failure.is_after_open |= is_open;
                     return Err(failure);
                 }
                 Err(failure) => {
+                    is_open |= failure.may_be_applied();
                     if !std::mem::replace(&mut lost, true) {
                         self.notice(Notice::Retrying(failure));
                     }

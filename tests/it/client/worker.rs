@@ -1,6 +1,7 @@
 //! A worker's loop as a library.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use runledger_client::worker::{Cancellation, Claiming, Job, Options, Outcome, Started, Worker};
@@ -11,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{example, pending, run};
-use crate::support::lossy::{is_running, lossy_from};
+use crate::support::lossy::{counted, is_running, lossy_from};
 use crate::support::server::Server;
 
 fn worker(server: &Server, options: Options) -> Worker {
@@ -73,12 +74,18 @@ async fn a_worker_claims_each_run_once_and_ends_it_as_its_work_ends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_claimed_with_the_report_of_the_one_before_is_claimed_once_where_the_answer_is_lost() {
     let server = Server::start("memory").await;
-    for run_id in ["run-1", "run-2", "run-3"] {
+    let mut wanted = ["run-1", "run-2", "run-3"];
+    for run_id in wanted {
         pending(&server, run_id, json!({})).await;
     }
-    let begun = Arc::new(Notify::new());
-    let begins = begun.clone().notified_owned();
-    let (address, _task) = lossy_from(server.address(), begins, is_running(&server, "run-2")).await;
+    let (begun, claimed) = (Arc::new(Notify::new()), CancellationToken::new());
+    // No answer comes from the first report until the next run is claimed: so it is the report that claims it.
+    let (running, told) = (is_running(&server, "run-2"), claimed.clone());
+    let came = async move {
+        running.await;
+        told.cancel();
+    };
+    let (address, _task) = lossy_from(server.address(), begun.clone().notified_owned(), came).await;
     let mut worker = Worker::new(Client::new(&address, Some("agent-1")).unwrap(), living());
     let claiming = Claiming { idle: Some(Duration::ZERO), ..Claiming::default() };
     let mut seen = Vec::new();
@@ -88,10 +95,62 @@ async fn a_run_that_is_claimed_with_the_report_of_the_one_before_is_claimed_once
         async { Outcome::Completed(None) }
     };
     worker.run(&claiming, &CancellationToken::new(), work).await.unwrap();
-    assert_eq!(seen, ["run-1", "run-2", "run-3"]);
-    for run_id in seen {
-        assert_eq!(run(&server, &run_id).await.status(), RunStatus::Completed);
+    assert!(claimed.is_cancelled(), "the report claimed no run");
+    for run_id in &seen {
+        assert_eq!(run(&server, run_id).await.status(), RunStatus::Completed);
     }
+    // A run whose claimer's connection was cut may come again behind the others.
+    seen.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(seen, wanted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_whose_server_has_gone_goes_on_at_another_one_for_good() {
+    let server = Server::start("memory").await;
+    for nth in 0..20 {
+        pending(&server, &format!("run-{nth:02}"), json!({})).await;
+    }
+    let (first, _, task) = counted(server.address()).await;
+    let (second, connections, _task) = counted(server.address()).await;
+    let mut worker = Worker::new(Client::new(&format!("{first},{second}"), Some("agent-1")).unwrap(), living());
+    let claiming = Claiming { idle: Some(Duration::ZERO), ..Claiming::default() };
+    let (mut done, mut way) = (0, Some(task));
+    let work = |_job| {
+        drop(way.take());
+        done += 1;
+        async { Outcome::Completed(None) }
+    };
+    worker.run(&claiming, &CancellationToken::new(), work).await.unwrap();
+    assert_eq!((done, connections.load(Ordering::Relaxed)), (20, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_was_claimed_with_a_report_while_the_stop_came_is_given_back() {
+    let server = Server::start("memory").await;
+    for run_id in ["run-1", "run-2"] {
+        pending(&server, run_id, json!({})).await;
+    }
+    let (begun, stop) = (Arc::new(Notify::new()), CancellationToken::new());
+    // The report is on its way when the stop comes, and is answered after it.
+    let (running, stops) = (is_running(&server, "run-2"), stop.clone());
+    let came = async move {
+        running.await;
+        stops.cancel();
+    };
+    let (address, _task) = lossy_from(server.address(), begun.clone().notified_owned(), came).await;
+    let mut worker = Worker::new(Client::new(&address, Some("agent-1")).unwrap(), living());
+    let mut seen = Vec::new();
+    let work = |job: Job| {
+        seen.push(job.run().run_id.clone());
+        begun.notify_one();
+        async { Outcome::Completed(None) }
+    };
+    worker.run(&Claiming::default(), &stop, work).await.unwrap();
+    assert_eq!(seen, ["run-1"]);
+    assert_eq!(run(&server, "run-1").await.status(), RunStatus::Completed);
+    let waits = run(&server, "run-2").await;
+    assert!(waits.lease.is_none() || waits.ready.is_some(), "it waits for the next claim: {waits:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

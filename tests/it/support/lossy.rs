@@ -1,6 +1,8 @@
 //! A way to a server on which an answer is lost.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use runledger_proto::v1::run_service_client::RunServiceClient;
 use runledger_proto::v1::{GetRunRequest, Run, RunStatus};
@@ -16,7 +18,7 @@ pub(crate) async fn lossy(server: &str, came: impl Future<Output = ()> + Send + 
     lossy_from(server, std::future::ready(()), came).await
 }
 
-/// The same, where the first connection's answers come until `begins` ends.
+/// Lets the first connection's answers through until `begins` ends; from then on like [`lossy`].
 pub(crate) async fn lossy_from(
     server: &str,
     begins: impl Future<Output = ()> + Send + 'static,
@@ -45,7 +47,10 @@ pub(crate) async fn lossy_from(
                 tokio::select! {
                     biased;
                     () = begins.as_mut() => break,
-                    read = answers.read(&mut bytes) => hear.write_all(&bytes[..read.unwrap()]).await.unwrap(),
+                    read = answers.read(&mut bytes) => match read {
+                        Ok(read @ 1..) => hear.write_all(&bytes[..read]).await.unwrap(),
+                        _ended => return,
+                    },
                 }
             }
             while answers.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
@@ -58,6 +63,23 @@ pub(crate) async fn lossy_from(
         }
     });
     (address, task)
+}
+
+/// Forwards connections to a server, and counts them.
+pub(crate) async fn counted(server: &str) -> (String, Arc<AtomicUsize>, JoinSet<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, target) = (listener.local_addr().unwrap().to_string(), server.to_owned());
+    let (count, mut task) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
+    let accepted = count.clone();
+    task.spawn(async move {
+        let mut forwards = JoinSet::new();
+        while let Ok((mut caller, _)) = listener.accept().await {
+            accepted.fetch_add(1, Ordering::Relaxed);
+            let mut server = TcpStream::connect(&target).await.unwrap();
+            forwards.spawn(async move { copy_bidirectional(&mut caller, &mut server).await });
+        }
+    });
+    (address, count, task)
 }
 
 /// Ends once a run is so, as the server shows it.

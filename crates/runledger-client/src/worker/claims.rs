@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use runledger_proto::{duration, v1};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{AGAIN_AFTER, CALL_WAIT_MAX, Held, Notice, Worker, request_id};
-use crate::failure::Failure;
+use crate::client::Client;
+use crate::failure::{Failure, Repetition};
 
 /// Time that a worker that stops takes to give back the run that it claimed and has not begun.
 const GIVE_BACK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -29,26 +30,41 @@ pub struct Claiming {
     pub idle: Option<Duration>,
 }
 
-/// What a worker has of its next claim, when it comes to it.
+/// What is known of a worker's next run when the report of the one before was answered.
 pub(super) struct Next {
-    /// The run that was claimed with the report of the one before.
+    /// The client that was answered: where a server had gone, it calls another one from now on.
+    pub(super) client: Option<Client>,
+    /// The run that was claimed with the report.
     held: Option<Held>,
     /// The `request_id` of the claim.
     asked: String,
     /// The claim may have been granted, and its answer was lost.
     is_in_doubt: bool,
+    /// The time that the server asks a claim to wait.
+    pause: Duration,
 }
 
 impl Next {
     /// Nothing was claimed yet.
     pub(super) fn new() -> Self {
-        Self { held: None, asked: request_id(), is_in_doubt: false }
+        Self { client: None, held: None, asked: request_id(), is_in_doubt: false, pause: Duration::ZERO }
     }
 
     /// The answer to the claim that went with the report of a run's completion.
     pub(super) fn answered(asked: String, answer: &mut v1::CompleteRunResponse) -> Self {
+        let (is_in_doubt, pause) = match (&answer.claimed, &answer.claim_error) {
+            (Some(_), _) => (false, Duration::ZERO),
+            // A server of a release before knows no claim here; one that knew it may have been asked first.
+            (None, None) => (answer.disposition() == v1::Disposition::Replayed, Duration::ZERO),
+            (None, Some(error)) => match Repetition::from(&**error) {
+                Repetition::After(pause) => (false, pause),
+                Repetition::Open => (true, Duration::ZERO),
+                // The next claim is refused for the same reason, and says it.
+                Repetition::Useless => (false, Duration::ZERO),
+            },
+        };
         let held = answer.claimed.take().and_then(|claimed| claimed.run).map(Held::from);
-        Self { held, asked, is_in_doubt: answer.claim_error.is_some() }
+        Self { client: None, held, asked, is_in_doubt, pause }
     }
 }
 
@@ -61,6 +77,9 @@ impl Worker {
         what: &Claiming,
         stop: &CancellationToken,
     ) -> Result<Option<Held>, Failure> {
+        if let Some(client) = next.client {
+            self.client = client;
+        }
         match (next.held, stop.is_cancelled()) {
             (Some(held), false) => Ok(Some(held)),
             (Some(held), true) => {
@@ -68,7 +87,14 @@ impl Worker {
                 Ok(None)
             }
             (None, true) if !next.is_in_doubt => Ok(None),
-            (None, _) => self.claim_as(next.asked, what, stop).await,
+            (None, _) => {
+                let pause = next.pause.min(what.idle.unwrap_or(next.pause));
+                let _stopped = timeout(pause, stop.cancelled()).await;
+                if stop.is_cancelled() && !next.is_in_doubt {
+                    return Ok(None);
+                }
+                self.claim_as(next.asked, what, stop).await
+            }
         }
     }
 
@@ -112,7 +138,10 @@ impl Worker {
                 Ok(v1::ClaimNextRunResponse { run: Some(run), .. }) => break Held::from(run),
                 Ok(v1::ClaimNextRunResponse { run: None, .. }) => return,
                 // The run is this worker's no more.
-                Err(failure) if self.client.is_refused_for_good(&failure) => return,
+                Err(failure) if failure.reason.as_deref() == Some("LEASE_LOST") => return,
+                Err(failure) if self.client.is_refused_for_good(&failure) => {
+                    return self.notice(Notice::NotGivenBack(None, failure));
+                }
                 Err(failure) if Instant::now() + AGAIN_AFTER >= until => {
                     return self.notice(Notice::NotGivenBack(None, failure));
                 }

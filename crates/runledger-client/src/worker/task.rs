@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use super::claims::{Claiming, Next};
 use super::heartbeats::{Cancellation, Heartbeats};
 use super::{Held, Worker, request_id};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 
 /// The outcome of the work on a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,6 +152,17 @@ impl Task {
         result: Option<Struct>,
         what: Option<&Claiming>,
     ) -> Result<(Reported, Next), Failure> {
+        let (reported, mut next) = self.report(outcome, result, what).await?;
+        next.client = Some(self.worker.client);
+        Ok((reported, next))
+    }
+
+    async fn report(
+        &mut self,
+        outcome: Outcome,
+        result: Option<Struct>,
+        what: Option<&Claiming>,
+    ) -> Result<(Reported, Next), Failure> {
         macro_rules! reported {
             ($request:expr) => {
                 self.worker.insist(&$request).await.map(|answer| {
@@ -197,8 +208,8 @@ impl Task {
                 Ok((Reported { disposition, run: answer.run.unwrap_or_default() }, next))
             }
             Err(failure) => {
-                // A report that nobody answered may have claimed a run; one that was refused has not.
-                if let Some(what) = what.filter(|_| failure.kind != Kind::Refused) {
+                // A report that may have been applied may have claimed a run as well.
+                if let Some(what) = what.filter(|_| failure.may_be_applied()) {
                     self.worker.give_back(what, asked).await;
                 }
                 Err(failure)
