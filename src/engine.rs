@@ -389,8 +389,9 @@ impl Engine {
         let reason = match tokio::time::timeout_at(by, read).await {
             Ok(Ok(Some(run))) => return Ok(run),
             Ok(Ok(None)) => format!("revision {revision} is not in the log"),
-            Ok(Err(error)) => chain(&error),
-            Err(_elapsed) => "no answer in time".to_owned(),
+            Ok(Err(error @ (StoreError::Refused(_) | StoreError::Corrupt { .. }))) => chain(&error),
+            // The store is away, or too many ask: others log that, and not once for each call.
+            Ok(Err(StoreError::Unavailable(_) | StoreError::Lost(_))) | Err(_) => return Err(Failure::OutcomeUnknown),
         };
         let (namespace, run_id, revision) = (key.namespace.as_str(), key.run_id.as_str(), revision.get());
         let trace_id = traces::current_id();
