@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::places::{ConnectionPlace, Places};
+use self::places::{Places, YieldingConnection};
 use self::scrapes::Scrapes;
 use crate::grpc::health::Readiness;
 use crate::tasks::Supervisor;
@@ -72,7 +72,7 @@ pub async fn serve(
                             break held.expect("never closed");
                         }
                     };
-                    let place = ConnectionPlace::default();
+                    let place = YieldingConnection::default();
                     places.push(place.clone());
                     let served = connection(stream, readiness.clone(), metrics.clone(), place.clone(), stop.clone());
                     connections.spawn(async move {
@@ -102,7 +102,7 @@ async fn connection(
     stream: TcpStream,
     readiness: watch::Receiver<Readiness>,
     metrics: Arc<Scrapes>,
-    place: ConnectionPlace,
+    place: YieldingConnection,
     stop: CancellationToken,
 ) {
     let is_last = place.is_last().clone();

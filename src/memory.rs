@@ -20,7 +20,7 @@ pub const TIGHT_PERCENT: u64 = 85;
 /// Percent of the limit from which on nothing is written either.
 pub const SCARCE_PERCENT: u64 = 92;
 
-/// A part of the process that takes memory.
+/// The memory that a part of the process takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
     /// The part's name, for operators.

@@ -109,13 +109,13 @@ pub fn open_pipe(path: &Path) -> io::Result<File> {
 
 /// A file under way, beside the one that it becomes. It is removed unless it is finished.
 #[derive(Debug)]
-pub struct UnfinishedFile {
+pub struct PartFile {
     path: PathBuf,
     becomes: PathBuf,
     is_finished: bool,
 }
 
-impl UnfinishedFile {
+impl PartFile {
     /// A new file beside this one, whose name is of nobody else's.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl UnfinishedFile {
     }
 }
 
-impl Drop for UnfinishedFile {
+impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.is_finished {
             let _gone = fs::remove_file(&self.path);
@@ -207,12 +207,12 @@ pub fn replace(path: &Path, content: &[u8], rights: Rights) -> io::Result<()> {
     part.finish(&file)
 }
 
-/// The same without the last step, for a file that waits for something else: [`UnfinishedFile::finish`] makes it the one.
+/// The same without the last step, for a file that waits for something else: [`PartFile::finish`] makes it the one.
 ///
 /// # Errors
 ///
 /// It cannot be written, or the file that is there is none.
-pub fn written_beside(path: &Path, content: &[u8], rights: Rights) -> io::Result<(File, UnfinishedFile)> {
+pub fn written_beside(path: &Path, content: &[u8], rights: Rights) -> io::Result<(File, PartFile)> {
     let path = followed(path)?;
     let former = match fs::metadata(&path) {
         Ok(former) if !former.is_file() => return Err(io::Error::other("it is there, and no file")),
@@ -220,7 +220,7 @@ pub fn written_beside(path: &Path, content: &[u8], rights: Rights) -> io::Result
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let (mut file, part) = UnfinishedFile::beside(path)?;
+    let (mut file, part) = PartFile::beside(path)?;
     if let Some(former) = former {
         take_over(&file, &former, rights)?;
     }

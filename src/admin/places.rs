@@ -15,7 +15,7 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// A connection that may have to give way.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ConnectionPlace {
+pub(super) struct YieldingConnection {
     is_cut: CancellationToken,
     is_last: CancellationToken,
     owed: Arc<Mutex<Owed>>,
@@ -42,7 +42,7 @@ impl Default for Owed {
     }
 }
 
-impl ConnectionPlace {
+impl YieldingConnection {
     /// Cancelled when the connection is cut, and when it has ended.
     pub(super) fn is_cut(&self) -> &CancellationToken {
         &self.is_cut
@@ -75,10 +75,10 @@ impl ConnectionPlace {
 
 /// The connections by age.
 #[derive(Debug, Default)]
-pub(super) struct Places(VecDeque<ConnectionPlace>);
+pub(super) struct Places(VecDeque<YieldingConnection>);
 
 impl Places {
-    pub(super) fn push(&mut self, place: ConnectionPlace) {
+    pub(super) fn push(&mut self, place: YieldingConnection) {
         self.0.retain(|other| !other.is_cut.is_cancelled());
         self.0.push_back(place);
     }
@@ -100,7 +100,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_has_asked_keeps_its_place_and_who_asks_or_takes_nothing_for_a_while_does_not() {
-        let (asks, idle, takes) = (ConnectionPlace::default(), ConnectionPlace::default(), ConnectionPlace::default());
+        let (asks, idle, takes) =
+            (YieldingConnection::default(), YieldingConnection::default(), YieldingConnection::default());
         let mut places = Places::default();
         for place in [&asks, &idle, &takes] {
             places.push(place.clone());
@@ -121,7 +122,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn where_all_are_owed_an_answer_those_end_with_it_who_have_had_one_before() {
-        let (new, again, takes) = (ConnectionPlace::default(), ConnectionPlace::default(), ConnectionPlace::default());
+        let (new, again, takes) =
+            (YieldingConnection::default(), YieldingConnection::default(), YieldingConnection::default());
         let mut places = Places::default();
         for place in [&new, &again, &takes] {
             places.push(place.clone());

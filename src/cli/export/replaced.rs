@@ -17,7 +17,7 @@ type Ends = Option<[Vec<u8>; 2]>;
 
 /// What a line of the file says of the ledger.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LineOf {
+enum LineStanding {
     /// The ledger has its event.
     Known,
     /// The ledger does not know the run, which may have been purged; or the line has no event.
@@ -35,7 +35,7 @@ impl Export {
         let (mut found, mut times) = (Vec::new(), Vec::new());
         for line in lines {
             if is_gone(&line) {
-                found.push(LineOf::Unknown);
+                found.push(LineStanding::Unknown);
                 continue;
             }
             let Ok(place) = serde_json::from_slice::<LinePlace>(&line) else {
@@ -50,7 +50,7 @@ impl Export {
             found.push(self.look_for(&place).await?);
             times.push(place.at);
         }
-        if found.contains(&LineOf::Known) {
+        if found.contains(&LineStanding::Known) {
             self.replaced = times.first().copied().zip(times.last().copied());
             Ok(())
         } else {
@@ -66,12 +66,12 @@ impl Export {
         }
     }
 
-    async fn look_for(&self, place: &LinePlace) -> Result<LineOf, Ended> {
+    async fn look_for(&self, place: &LinePlace) -> Result<LineStanding, Ended> {
         let (key, after) = (place.key(), Revision::from(place.revision.get().saturating_sub(1)));
         let page = self.ask(|| self.inspect.run_events(&key, after, 1, PAGE_BYTES_MAX)).await?;
         match page.first() {
-            None => Ok(LineOf::Unknown),
-            Some(event) if (event.revision, event.at) == (place.revision, place.at) => Ok(LineOf::Known),
+            None => Ok(LineStanding::Unknown),
+            Some(event) if (event.revision, event.at) == (place.revision, place.at) => Ok(LineStanding::Known),
             Some(_) => Err(Ended::Kept("it is of another ledger, or of a past that this one has lost")),
         }
     }

@@ -10,13 +10,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::task::spawn_blocking;
 
 use crate::cli::output::is_stdout_closed;
-use crate::private::{self, Rights, UnfinishedFile};
+use crate::private::{self, PartFile, Rights};
 
 /// Standard output, or a file.
 pub(super) struct Sink {
     out: Option<Out>,
     /// The file under way.
-    part: Option<UnfinishedFile>,
+    part: Option<PartFile>,
     /// Bytes of the file that is replaced.
     former_bytes: u64,
     /// Bytes of the file that is there now, once it is.
@@ -54,7 +54,7 @@ impl Sink {
             let file = private::open_to_append(&path)?;
             return Ok(Self::to(Out::File(file)));
         }
-        let (file, part) = UnfinishedFile::beside(path)?;
+        let (file, part) = PartFile::beside(path)?;
         if let Some(there) = &there {
             private::take_over(&file, there, Rights::OfAnyWriter)?;
         }

@@ -171,7 +171,7 @@ impl ReplicaUptime {
             let now = inner.at(sent);
             inner.uptime.asked(now)
         };
-        let mut asked = UnderWay { replica: self, number, ended: Ended::Unknown };
+        let mut asked = ReplicaStamp { replica: self, number, ended: Ended::Unknown };
         let made = made.await;
         if let Some(told) = made.as_ref().ok().and_then(told) {
             self.held().tell(told, sent, (self.elapsed.0)(), &self.steps);
@@ -222,13 +222,13 @@ impl Inner {
 
 /// A renewal or a stamp that is on its way. Notes its end when it is dropped, even by a caller that does not wait for
 /// it.
-struct UnderWay<'a> {
+struct ReplicaStamp<'a> {
     replica: &'a ReplicaUptime,
     number: u64,
     ended: Ended,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for ReplicaStamp<'_> {
     fn drop(&mut self) {
         let mut inner = self.replica.held();
         let now = inner.at((self.replica.elapsed.0)());

@@ -154,7 +154,7 @@ impl UptimeClock {
             let now = self.now();
             inner.uptime.asked(now)
         };
-        let mut asked = UnderWay { clock: self, number, ended: Ended::Unknown };
+        let mut asked = FileStamp { clock: self, number, ended: Ended::Unknown };
         let made = renewal.await;
         asked.ended = Ended::of(&made);
         made
@@ -171,13 +171,13 @@ fn micros(time: Duration) -> i64 {
 }
 
 /// A renewal or a stamp on its way. Notes its end when it is dropped, even by a caller that does not wait for it.
-struct UnderWay<'a> {
+struct FileStamp<'a> {
     clock: &'a UptimeClock,
     number: u64,
     ended: Ended,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for FileStamp<'_> {
     fn drop(&mut self) {
         let mut inner = self.clock.held();
         let now = self.clock.now();

@@ -157,7 +157,7 @@ impl Deref for Faulty<'_> {
 macro_rules! wrapped {
     ($($path:ident {
         $(fn $told:ident($($tells:ident: $Told:ty),*) $(-> $Answer:ty)?;)*
-        $(async fn $asked:ident($($asks:ident: $Asked:ty),*) $(-> $FoundRun:ty)? $(as $call:ident)?;)*
+        $(async fn $asked:ident($($asks:ident: $Asked:ty),*) $(-> $Given:ty)? $(as $call:ident)?;)*
     })*) => {
         $(#[async_trait]
         impl $path for Wrapped {
@@ -165,7 +165,7 @@ macro_rules! wrapped {
                 Faulty(self).$told($($tells),*)
             })*
 
-            $(async fn $asked(&self, $($asks: $Asked),*) $(-> $FoundRun)? {
+            $(async fn $asked(&self, $($asks: $Asked),*) $(-> $Given)? {
                 Faulty(self).$asked($($asks),*).await
             })*
         })*
