@@ -15,6 +15,7 @@ use crate::server_address::ServerAddress;
 
 /// The reason why a call has no answer.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Failure {
     /// The kind of the failure, for the caller.
     pub kind: Kind,

@@ -241,7 +241,7 @@ impl Worker {
             (None, Some(Cancellation::LeaseLost(_) | Cancellation::Suspended { .. }) | None) => return Ok(Next::new()),
         };
         let what = next.filter(|(_, stop)| !stop.is_cancelled()).map(|(what, _)| what);
-        match task.end_then(outcome, None, what).await {
+        match Box::pin(task.end_then(outcome, None, what)).await {
             // What became of the run since is somebody else's word.
             Err(failure)
                 if failure.kind == Kind::Refused

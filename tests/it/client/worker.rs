@@ -122,7 +122,8 @@ async fn a_worker_whose_server_has_gone_goes_on_at_another_one_for_good() {
         async { Outcome::Completed(None) }
     };
     worker.run(&claiming, &CancellationToken::new(), work).await.unwrap();
-    assert_eq!((done, connections.load(Ordering::Relaxed)), (20, 1));
+    // The first run's heartbeats may have had to find the other server themselves.
+    assert!(done == 20 && connections.load(Ordering::Relaxed) <= 2, "{done} runs, {connections:?} connections");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
