@@ -52,7 +52,6 @@ const ANSWER_MARGIN_MAX: Duration = Duration::from_secs(1);
 
 /// The parts that the calls use, once the store is open.
 pub struct Authority {
-    /// The store.
     pub store: Arc<dyn Store>,
     /// The read path.
     pub reads: Reads,
@@ -76,7 +75,6 @@ pub struct Authority {
     pub seals: Arc<Seals>,
     /// The namespaces that are there.
     pub namespaces: Registry,
-    /// The process's memory.
     pub process_memory: Arc<Memory>,
 }
 

@@ -84,10 +84,8 @@ const TURN_WAIT_MAX: Duration = Duration::from_hours(1);
 
 /// The encoding of runs, events and cursors for the wire. Each is encoded once for all sessions that show it.
 pub trait Encode: Send + Sync + 'static {
-    /// A run.
     fn run(&self, run: &Run) -> Bytes;
 
-    /// An event.
     fn event(&self, event: &Event) -> Bytes;
 
     /// A place in the log, for watches of one namespace.

@@ -55,6 +55,12 @@
 //! | [`text`] | texts of people: times, durations, sizes, numbers |
 //! | [`cli`] | the binary as a client, and the tools on a ledger |
 
+#![expect(
+    missing_docs,
+    clippy::missing_errors_doc,
+    reason = "nobody depends on this package: a name that says all has no docs"
+)]
+
 pub mod admin;
 pub mod app;
 pub mod auth;

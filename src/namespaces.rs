@@ -51,10 +51,6 @@ impl Registry {
     }
 
     /// Whether a namespace is there.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     pub async fn has(&self, name: &Namespace) -> Result<bool, StoreError> {
         if *name == DEFAULT_NAMESPACE || self.is_fresh(name) {
             return Ok(true);

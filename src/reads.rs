@@ -162,10 +162,6 @@ impl Reads {
     }
 
     /// The run as it is, with its lease: sees every commit that was acknowledged before the call.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     pub async fn run(&self, caller: CallerKey, key: &RunKey) -> Result<Option<RunAsKept>, StoreError> {
         let (reply, mut answer) = oneshot::channel();
         let number = self.reader.gather(caller, key.clone(), reply);

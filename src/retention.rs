@@ -106,7 +106,6 @@ pub fn is_held(of: &Retained, grace: Duration) -> bool {
 pub struct WalkStep<'a> {
     /// The namespace.
     pub walk: &'a Walk,
-    /// The shard.
     pub shard: Shard,
     /// What this step has purged, or would purge.
     pub purged: Purged,

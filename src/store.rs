@@ -75,18 +75,10 @@ pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces + Lifecycles + Pu
     fn pools(&self) -> Vec<PoolUse>;
 
     /// What the database tells of itself at no great cost: no rows are counted.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn statistics(&self) -> Result<Statistics, StoreError>;
 
     /// Looks now whether the database still has what was acknowledged: after this, [`ledger`](OfLedger::ledger) has the
     /// epoch that the database has.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn look_at_past(&self) -> Result<(), StoreError>;
 
     /// Resolves, with a sentence for people that says what happened and what to do, when this is not the ledger any
@@ -95,10 +87,6 @@ pub trait Store: Commits + RunLog + Runs + Upkeep + Namespaces + Lifecycles + Pu
     async fn lost(&self) -> String;
 
     /// Reads something small: whether the store answers.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn ping(&self) -> Result<(), StoreError>;
 
     /// Lets go of connections, files and locks. Nothing is called after it.

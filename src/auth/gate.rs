@@ -39,7 +39,6 @@ const SKEW_MS: u64 = 30_000;
 /// A client certificate, whose chain the connection has verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Certificate<'a> {
-    /// The name in it.
     pub name: &'a str,
     /// The distinguished name of its issuer.
     pub issuer: &'a str,
@@ -73,7 +72,6 @@ impl Kinds {
 /// A call that was let in.
 #[derive(Clone, Debug)]
 pub struct Admitted {
-    /// The caller.
     pub caller: Caller,
     /// The time at which streams and waits of the call end, since its credential does.
     pub ends_at: Option<Instant>,
@@ -106,7 +104,6 @@ impl From<Result<Admitted, Denied>> for Looked {
 pub struct GatedCall<'a> {
     /// The access that its method needs; none for a method that the port does not have, which is denied.
     pub access: Option<Access>,
-    /// Its headers.
     pub headers: &'a HeaderMap,
     /// The certificate of its connection.
     pub certificate: Option<Certificate<'a>>,

@@ -17,7 +17,6 @@ pub(super) fn is_name(text: &str, bytes_max: usize) -> bool {
 pub struct Grant {
     /// The namespaces for which the grant holds.
     pub namespaces: Vec<Pattern>,
-    /// The roles.
     pub roles: Vec<Role>,
     /// The agents as which the caller may act.
     pub agents: Arc<[Pattern]>,

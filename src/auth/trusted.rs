@@ -39,7 +39,6 @@ impl Trusted {
         Ok(Self { rules, jwts })
     }
 
-    /// The rules.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules

@@ -29,7 +29,6 @@ impl Grant {
         Self { run, if_unreceived }
     }
 
-    /// The run.
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run

@@ -8,9 +8,7 @@ const SHOWN_CHARS_MAX: usize = 64;
 /// A place in a text. Both numbers are from 1, and a column is a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct At {
-    /// The line.
     pub line: usize,
-    /// The column.
     pub column: usize,
 }
 

@@ -36,7 +36,6 @@ pub(super) enum Kind {
         /// It was written without quotes, so it may be another thing than a text.
         is_plain: bool,
     },
-    /// A list.
     List(Vec<Node>),
     /// A mapping: each key, which is a scalar, with its value. No two keys have the same text.
     Map(Vec<(Node, Node)>),

@@ -59,7 +59,6 @@ pub struct Start {
     pub agent_id: Option<String>,
     /// What the run is bound to outside the ledger.
     pub bindings: BindingsChange,
-    /// The labels.
     pub labels: Labels,
     /// The bridge's own data.
     pub metadata: Metadata,
@@ -86,7 +85,6 @@ pub struct Update {
     pub lease_epoch: Option<LeaseEpoch>,
     /// What the run is bound to outside the ledger.
     pub bindings: BindingsChange,
-    /// The labels.
     pub labels: LabelsChange,
     /// Merge patch on the metadata.
     pub metadata: Metadata,

@@ -149,7 +149,6 @@ pub enum Verdict {
     Done(Disposition, Arc<Run>),
     /// The command made its event, which took values out; the run right after the event.
     Redacted {
-        /// The run.
         run: Arc<Run>,
         /// How many.
         values: u64,

@@ -15,7 +15,6 @@ pub struct Changes {
     pub bindings: BindingsChange,
     /// The reason for which the run was aborted or failed.
     pub ending: Ending,
-    /// The labels.
     pub labels: LabelsChange,
     /// Merge patch on the metadata; empty changes nothing.
     pub metadata: Metadata,

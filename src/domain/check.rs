@@ -26,7 +26,6 @@ pub struct Check {
 pub struct Transition {
     /// The status; none: the run's own, by an update.
     pub to: Option<Status>,
-    /// The phase.
     pub phase: Option<String>,
 }
 

@@ -40,7 +40,6 @@ impl Hash {
         Some(Self(hash))
     }
 
-    /// Its bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -113,13 +112,11 @@ impl Content {
         &self.text
     }
 
-    /// The object.
     #[must_use]
     pub fn object(&self) -> Metadata {
         serde_json::from_str(&self.text).expect("the text was made from an object")
     }
 
-    /// Its digest.
     #[must_use]
     pub fn digest(&self) -> ContentDigest {
         self.digest

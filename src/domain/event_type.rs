@@ -62,11 +62,9 @@ pub enum EventOf {
     Step,
     /// One that has not ended.
     Active,
-    /// One that is running.
     Running,
     /// One that has ended and is not archived.
     Ended,
-    /// One that is archived.
     Archived,
     /// One that the authority has ended.
     Presumed,

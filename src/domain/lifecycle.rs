@@ -44,7 +44,6 @@ pub fn is_name(text: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Lifecycle {
-    /// The name.
     pub name: String,
     /// The phases, in the order of the declaration.
     pub phases: Vec<Phase>,
@@ -89,11 +88,9 @@ pub struct Lifecycle {
     pub ready_timeout_ms: Option<u64>,
 }
 
-/// A phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Phase {
-    /// The name.
     pub name: String,
     /// A run begins in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -116,7 +113,6 @@ pub struct Phase {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Requirement {
-    /// A report.
     Report,
     /// A link with this `rel`.
     Link(String),
@@ -143,11 +139,9 @@ impl TryFrom<String> for Requirement {
     }
 }
 
-/// A budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Budget {
-    /// The name.
     pub name: String,
     /// How much a run may spend.
     pub limit: u64,
@@ -164,9 +158,7 @@ pub struct Budget {
 pub enum BudgetThen {
     /// It shows so.
     Signal,
-    /// It is suspended.
     Suspend,
-    /// It is aborted.
     Abort,
 }
 
@@ -211,7 +203,6 @@ impl LimitThen {
 pub enum OnStepFailed {
     /// It goes on.
     Continue,
-    /// It fails.
     FailRun,
 }
 

@@ -6,11 +6,8 @@ pub const LINK_BYTES_MAX: usize = 256;
 pub const SUBJECT_BYTES_MAX: usize = 512;
 /// See [`SUBJECT_BYTES_MAX`].
 pub const ISSUER_BYTES_MAX: usize = 512;
-/// `run_id`.
 pub const RUN_ID_BYTES_MAX: usize = 128;
-/// `request_id`.
 pub const REQUEST_ID_BYTES_MAX: usize = 128;
-/// `failure_reason`.
 pub const FAILURE_REASON_BYTES_MAX: usize = 4096;
 /// Paths of one redaction.
 pub const REDACTED_PATHS_MAX: usize = 32;
@@ -18,13 +15,11 @@ pub const REDACTED_PATHS_MAX: usize = 32;
 pub const REDACTED_PATH_BYTES_MAX: usize = 512;
 /// `failure_reason` as a [`Summary`](super::Summary) shows it.
 pub const SUMMARY_REASON_BYTES_MAX: usize = 512;
-/// `reason_code`.
 pub const REASON_CODE_BYTES_MAX: usize = 64;
 /// Labels of one run; also keys that one call may remove.
 pub const LABELS_MAX: usize = 32;
 /// A label's key; at least one byte.
 pub const LABEL_KEY_BYTES_MAX: usize = 63;
-/// A label's value.
 pub const LABEL_VALUE_BYTES_MAX: usize = 256;
 /// Statuses that a filter names, repeated ones included.
 pub const STATUSES_MAX: usize = 32;
@@ -51,9 +46,7 @@ pub const LINKS_MAX: usize = 64;
 pub const LINK_REL_BYTES_MAX: usize = 64;
 /// A link's `target`; at least one byte.
 pub const LINK_TARGET_BYTES_MAX: usize = 1024;
-/// A link's `media_type`.
 pub const LINK_MEDIA_TYPE_BYTES_MAX: usize = 128;
-/// A link's `summary`.
 pub const LINK_SUMMARY_BYTES_MAX: usize = 512;
 /// The texts of the links of one call together.
 pub const CALL_LINKS_BYTES_MAX: usize = 48 * 1024;
@@ -65,7 +58,6 @@ pub const LIFECYCLE_BYTES_MAX: usize = 16 * 1024;
 pub const PHASES_MAX: usize = 32;
 /// Names of lifecycles in a namespace.
 pub const LIFECYCLES_MAX: u64 = 200;
-/// Versions of one lifecycle.
 pub const LIFECYCLE_VERSIONS_MAX: u32 = 1_000;
 /// Versions that are put in a namespace within a minute.
 pub const LIFECYCLE_PUTS_MAX: u64 = 32;
@@ -85,13 +77,11 @@ pub const LEASE_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 pub const TIMEOUT_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1_000;
 /// `max_running.limit` at most: each claim looks at the runs that count.
 pub const MAX_RUNNING_LIMIT_MAX: u32 = 100;
-/// `progress.message`.
 pub const PROGRESS_MESSAGE_BYTES_MAX: usize = 256;
 /// Events from one keyframe to the next: the state after any event is fewer than this many events away.
 pub const KEYFRAME_EVENTS: u64 = 32;
 /// A namespace's name.
 pub const NAMESPACE_BYTES_MAX: usize = 63;
-/// A namespace's `description`.
 pub const NAMESPACE_DESCRIPTION_BYTES_MAX: usize = 1024;
 /// Namespaces of one ledger, about: creations at the same moment may go above it.
 pub const NAMESPACES_MAX: u64 = 10_000;

@@ -51,7 +51,6 @@ impl Link {
             && text.as_bytes()[0].is_ascii_lowercase()
     }
 
-    /// The bytes of its texts.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         let more = [&self.media_type, &self.summary];

@@ -54,10 +54,8 @@ pub struct NamespaceSettings {
     pub retention: Retention,
 }
 
-/// A namespace as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceRecord {
-    /// The name.
     pub name: Namespace,
     /// What an admin has set.
     pub settings: NamespaceSettings,
@@ -78,7 +76,6 @@ pub enum NamespaceAsk {
     Create(NamespaceSettings),
     /// Set what is there, and leave the rest.
     Update {
-        /// The description.
         description: Option<String>,
         /// The quota of active runs; `Some(None)` takes it away.
         max_active_runs: Option<Option<u64>>,

@@ -14,7 +14,6 @@ pub enum Refusal {
     RequestIdReused {
         /// The run.
         key: RunKey,
-        /// The `request_id`.
         request_id: String,
     },
     /// The run does not exist.
@@ -37,7 +36,6 @@ pub enum Refusal {
         requested: String,
         /// The run's value.
         actual: String,
-        /// The run as it is.
         run: Summary,
     },
     /// The acting agent is not the run's owner.
@@ -67,7 +65,6 @@ pub enum Refusal {
         suspended: bool,
         /// Whether it is ready to go on all the same: the next claim takes it.
         ready: bool,
-        /// The run as it is.
         run: Summary,
     },
     /// Another worker holds the run, and it cannot be claimed; or it waits for a claim, and is not resumed once more.
@@ -78,7 +75,6 @@ pub enum Refusal {
         expires_at: Option<Time>,
         /// Whether nobody holds the run, and a claim takes it.
         ready: bool,
-        /// The run as it is.
         run: Summary,
     },
     /// As many runs with the same value of a label are running as the claim allows.
@@ -89,7 +85,6 @@ pub enum Refusal {
         value: String,
         /// The runs that count, by id: as many as the claim allows, or more.
         running: Vec<RunId>,
-        /// The run as it is.
         run: Summary,
     },
     /// The run is not at the expected revision.
@@ -103,44 +98,24 @@ pub enum Refusal {
     },
     /// The run's status does not allow the transition.
     InvalidTransition {
-        /// The run as it is.
         run: Summary,
         /// The status that was asked for.
         to: Status,
     },
     /// An update or a heartbeat of a run that is not running.
-    RunNotRunning {
-        /// The run as it is.
-        run: Summary,
-    },
+    RunNotRunning { run: Summary },
     /// The priority of a run that does not wait to be started is not changed.
-    RunNotPending {
-        /// The run as it is.
-        run: Summary,
-    },
+    RunNotPending { run: Summary },
     /// A run that has not ended is not archived.
-    RunNotTerminal {
-        /// The run as it is.
-        run: Summary,
-    },
+    RunNotTerminal { run: Summary },
     /// A claim cannot be given back as not begun: an event was made under it, or the run had been executed before.
-    RunBegun {
-        /// The run as it is.
-        run: Summary,
-    },
+    RunBegun { run: Summary },
     /// The claimer's own request was applied before, perhaps to another run. The answer is that claim.
-    ClaimedBefore {
-        /// The claim.
-        claimed: Claimed,
-    },
+    ClaimedBefore { claimed: Claimed },
     /// The run would be created in a namespace that does not exist, or not any more.
-    NamespaceNotFound {
-        /// The namespace.
-        namespace: Namespace,
-    },
+    NamespaceNotFound { namespace: Namespace },
     /// The run would be created above a quota of its namespace.
     QuotaExceeded {
-        /// The namespace.
         namespace: Namespace,
         /// The quota's name, as the settings have it.
         quota: &'static str,
@@ -154,14 +129,12 @@ pub enum Refusal {
     LifecycleNotFound {
         /// The run.
         key: RunKey,
-        /// The lifecycle.
         lifecycle: LifecycleName,
         /// Whether the run is pinned to it, and it was deleted by hand.
         is_pinned: bool,
     },
     /// The lifecycle says what this release keeps and does not enforce yet: no run starts with it.
     LifecycleUnsupported {
-        /// The lifecycle.
         lifecycle: LifecycleId,
         /// The fields of its declaration.
         fields: Vec<&'static str>,
@@ -170,7 +143,6 @@ pub enum Refusal {
     InvalidPhase {
         /// The run.
         key: RunKey,
-        /// The lifecycle.
         lifecycle: LifecycleId,
         /// The run's phase; none: it is in none yet.
         from: Option<String>,
@@ -187,11 +159,9 @@ pub enum Refusal {
     },
     /// The run would begin an iteration above its limit.
     IterationLimit {
-        /// The iteration.
         iteration: u32,
         /// The limit.
         max_iterations: u32,
-        /// The run as it is.
         run: Summary,
     },
     /// The run is suspended, and the command would go on with it.
@@ -200,14 +170,10 @@ pub enum Refusal {
         suspension: Box<Suspension>,
         /// Whether the next claim takes it.
         ready: bool,
-        /// The run as it is.
         run: Summary,
     },
     /// The run's own agent would raise a limit of the run.
-    SelfRaise {
-        /// The run as it is.
-        run: Summary,
-    },
+    SelfRaise { run: Summary },
     /// The run was suspended by a limit that it has reached, and that the resumption does not raise above what is spent.
     BudgetExceeded {
         /// The limit's name.
@@ -216,18 +182,15 @@ pub enum Refusal {
         spent: u64,
         /// The limit, as the resumption leaves it.
         limit: u64,
-        /// The run as it is.
         run: Summary,
     },
     /// The run does not have what its completion requires.
     CompletionIncomplete {
-        /// The lifecycle.
         lifecycle: LifecycleId,
         /// What it lacks.
         missing: Vec<Requirement>,
         /// Whether it once went on from a suspension, so that what it brought before does not count.
         went_on: bool,
-        /// The run as it is.
         run: Summary,
     },
     /// The command would take the run beyond its limits.

@@ -16,7 +16,6 @@ use super::{Bindings, Ending, Labels, Metadata, Namespace, Redaction, Revision, 
 pub struct Run {
     /// The orchestration task that the run belongs to. Never changes.
     pub task_thread_id: String,
-    /// The run's id.
     pub run_id: RunId,
     /// The namespace that the run lives in.
     pub namespace: Namespace,

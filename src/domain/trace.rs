@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TraceContext {
-    /// The trace.
     pub trace_id: u128,
     /// The span in it that the call is, or that it came from.
     pub span_id: u64,

@@ -46,7 +46,6 @@ impl Stored {
 pub struct NewEvent {
     /// The event's position in the shard.
     pub position: Position,
-    /// The event.
     pub event: Event,
     /// The request that made it.
     pub request: Option<Request>,

@@ -11,7 +11,6 @@ use crate::domain::Status;
 /// The end of a wait.
 #[derive(Clone, Debug)]
 pub struct Waited {
-    /// The run.
     pub run: Bytes,
     /// The run is not in the state that was waited for.
     pub timed_out: bool,

@@ -21,7 +21,6 @@ use crate::store::{StoreError, run_at};
 pub enum Frame {
     /// The run as it was when the watch began.
     Snapshot {
-        /// The run.
         run: Bytes,
         /// Whether a worker may hold a lease on the run.
         held: bool,
@@ -30,21 +29,15 @@ pub enum Frame {
     Change {
         /// The event's revision.
         revision: Revision,
-        /// The event.
         event: Bytes,
-        /// The run.
         run: Bytes,
         /// Whether a worker may hold a lease on the run.
         held: bool,
     },
     /// All events up to this revision, the run's when the watch began, were delivered.
-    CaughtUp {
-        /// The revision.
-        revision: Revision,
-    },
+    CaughtUp { revision: Revision },
     /// No event came for a while; all events up to this revision were delivered.
     Checkpoint {
-        /// The revision.
         revision: Revision,
         /// The store's clock when the log was last read to its end.
         at: Time,

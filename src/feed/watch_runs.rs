@@ -30,16 +30,13 @@ use crate::store::retention::Walked;
 pub enum Frame {
     /// A run as it was when the watch began.
     Snapshot {
-        /// The run.
         run: Bytes,
         /// The cursor that resumes after this frame.
         cursor: Bytes,
     },
     /// One event and the run right after it.
     Change {
-        /// The event.
         event: Bytes,
-        /// The run.
         run: Bytes,
         /// Whether the run still matches.
         matches: bool,

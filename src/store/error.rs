@@ -26,9 +26,7 @@ pub enum StoreError {
     /// A stored value cannot be read back.
     #[error("{table}.{column} of {key} cannot be read")]
     Corrupt {
-        /// The table.
         table: &'static str,
-        /// The column.
         column: &'static str,
         /// The row's key.
         key: String,

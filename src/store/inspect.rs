@@ -97,11 +97,8 @@ pub(super) const ROWS_MAX: i64 = 2000;
 /// A table beside `runs`, with a row for some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfRuns {
-    /// `active`.
     Active,
-    /// `leases`.
     Leases,
-    /// `suspended`.
     Suspended,
     /// What stands beside runs.
     Contents(ContentTable),
@@ -228,13 +225,9 @@ pub(super) const SHARDED: [&str; 8] =
 /// A row of `active`, besides its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActiveRow {
-    /// `status`.
     pub status: i16,
-    /// `started_at`.
     pub started_at: Time,
-    /// `due_at`.
     pub due_at: Option<Time>,
-    /// `priority`.
     pub priority: Option<i16>,
 }
 
@@ -243,38 +236,27 @@ pub struct ActiveRow {
 pub struct EventRow {
     /// `namespace` and `run_id`.
     pub key: RunKey,
-    /// `revision`.
     pub revision: i64,
-    /// `position`.
     pub position: i64,
-    /// `at`.
     pub at: Time,
-    /// `event`.
     pub event: String,
-    /// `request_id`.
     pub request_id: Option<String>,
-    /// `request_digest`.
     pub request_digest: Option<Vec<u8>>,
-    /// `request_key`.
     pub request_key: Option<i64>,
-    /// `keyframe`.
     pub keyframe: Option<String>,
 }
 
 /// A row of a table beside `runs`.
 #[derive(Clone, Debug)]
 pub struct BesideRow {
-    /// Its table.
     pub table: ContentTable,
     /// `namespace` and `run_id`.
     pub key: RunKey,
-    /// `revision`.
     pub revision: i64,
     /// `number`; 0 in the tables that have none.
     pub number: i64,
     /// `link_key`; none in the tables that have none.
     pub link_key: Option<Vec<u8>>,
-    /// `content`.
     pub content: String,
 }
 
@@ -292,13 +274,10 @@ impl BesideRow {
 /// The place of an event.
 #[derive(Clone, Debug)]
 pub struct PlaceRow {
-    /// `position`.
     pub position: i64,
-    /// `at`.
     pub at: Time,
     /// `namespace` and `run_id`.
     pub key: RunKey,
-    /// `revision`.
     pub revision: i64,
     /// The revision that `runs` has for the run, if it has the run.
     pub run_revision: Option<i64>,

@@ -15,31 +15,18 @@ use crate::domain::{Bindings, Ending, Event, Labels, Metadata, Refinements, Revi
 pub struct RunColumns<T> {
     /// `namespace` and `run_id`.
     pub key: RunKey,
-    /// `revision`.
     pub revision: i64,
-    /// `status`.
     pub status: i16,
-    /// `started_at`.
     pub started_at: Time,
-    /// `task_thread_id`.
     pub task_thread_id: String,
-    /// `agent_id`.
     pub agent_id: Option<String>,
-    /// `workflow_id`.
     pub workflow_id: Option<String>,
-    /// `audit_session_id`.
     pub audit_session_id: Option<String>,
-    /// `route`.
     pub route: Option<T>,
-    /// `labels`.
     pub labels: Option<T>,
-    /// `record`.
     pub record: T,
-    /// `metadata`.
     pub metadata: Option<T>,
-    /// `archived_at`.
     pub archived_at: Option<Time>,
-    /// `purged_at`.
     pub purged_at: Option<Time>,
 }
 
@@ -87,13 +74,9 @@ impl RunColumns<&str> {
 pub struct EventColumns {
     /// `namespace` and `run_id`.
     pub key: RunKey,
-    /// `revision`.
     pub revision: Revision,
-    /// `at`.
     pub at: Time,
-    /// `event`.
     pub event: String,
-    /// `request_id`.
     pub request_id: Option<String>,
 }
 

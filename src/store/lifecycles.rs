@@ -35,10 +35,6 @@ pub trait Lifecycles: Send + Sync {
     async fn put_lifecycle(&self, put: &PutLifecycle) -> Result<PutOutcome, ChangeError<PutRefusal>>;
 
     /// A version as it was put; none where there is none. Sees every put that was acknowledged before the call.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn lifecycle(
         &self,
         namespace: &Namespace,
@@ -46,17 +42,9 @@ pub trait Lifecycles: Send + Sync {
     ) -> Result<Option<LifecycleRecord>, StoreError>;
 
     /// What a version declares; none where there is none. From memory where it is remembered.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn declared(&self, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError>;
 
     /// The newest version of each name after `after`, by name, at most `limit`, without their sources.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn list_lifecycles(
         &self,
         namespace: &Namespace,
@@ -65,10 +53,6 @@ pub trait Lifecycles: Send + Sync {
     ) -> Result<Vec<LifecycleRecord>, StoreError>;
 
     /// The versions of a name below `below`, the newest first, at most `limit`, without their sources.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn lifecycle_versions(
         &self,
         namespace: &Namespace,

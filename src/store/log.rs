@@ -9,29 +9,17 @@ use crate::domain::{Event, Namespace, Position, Positions, Revision, RunKey, Sha
 #[async_trait]
 pub trait RunLog: OfLedger {
     /// Each shard's last position (0 when empty), in one snapshot.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn ends(&self) -> Result<Positions, StoreError>;
 
     /// The events of all shards above `after` (a position for each shard), in one snapshot, merged by (`at`, shard,
     /// position), at most about `limit` for each shard and about `bytes_max` in all as stored, at least one if there is
     /// one. A merged page ends where the first cut shard ends, so that no event comes before one that belongs in
     /// front of it. An event that cannot be decoded stands in its place as [`Unreadable`], and costs no other event.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn changes(&self, after: &Positions, limit: usize, bytes_max: usize) -> Result<Page, StoreError>;
 
     /// The events of one namespace above `after`: the page that [`changes`](RunLog::changes) would give of a log that
     /// has no others, and as quickly. A page that is not cut says in [`ends`](Page::ends) up to which positions it has
     /// all of them. Of `default`, and where nobody watches, it is [`changes`](RunLog::changes), with others' events.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn changes_of(
         &self,
         namespace: &Namespace,
@@ -42,10 +30,6 @@ pub trait RunLog: OfLedger {
 
     /// A run's events above `after`, by revision, at most `limit` and about `bytes_max` as stored, at least one if
     /// there is one.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn run_events(
         &self,
         key: &RunKey,
@@ -56,18 +40,10 @@ pub trait RunLog: OfLedger {
 
     /// The revision that each run had when its shard's last position was that of `ends`; [`Revision::NONE`] when
     /// the run did not exist.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn revisions_as_of(&self, keys: &[RunKey], ends: &Positions) -> Result<Vec<Revision>, StoreError>;
 
     /// The last position of each shard of which an event of a namespace may be gone: 0 where all are there. It only grows.
     /// So whoever reads it after a page has missed nothing in the page that comes after these positions.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn forgotten(&self, namespace: &Namespace) -> Result<Positions, StoreError>;
 
     /// Resolves when another process may have committed; may resolve without cause, and may miss a commit. Never
@@ -135,6 +111,5 @@ pub struct LoggedEvent {
     pub shard: Shard,
     /// The event's position.
     pub position: Position,
-    /// The event.
     pub event: Event,
 }

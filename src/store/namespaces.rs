@@ -12,18 +12,10 @@ use crate::domain::{Namespace, NamespaceCommand, NamespaceDecision, NamespaceRec
 pub trait Namespaces: OfLedger {
     /// The namespaces of these names that there are, in any order: sees every change that was acknowledged before the
     /// call.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn namespaces(&self, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError>;
 
     /// The namespaces whose names begin with `prefix` and come after `after`, by name, at most `limit`. What it costs
     /// does not depend on others.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn list_namespaces(
         &self,
         prefix: &str,

@@ -110,7 +110,6 @@ pub enum Order {
 pub struct Place {
     /// [`Run::started_at`].
     pub started_at: Time,
-    /// [`Run::run_id`].
     pub run_id: RunId,
 }
 
@@ -170,7 +169,6 @@ impl ClaimPlace {
 /// A page of the runs that wait for a claim, in their order.
 #[derive(Debug, Default)]
 pub struct ClaimPage {
-    /// The runs.
     pub runs: Vec<Run>,
     /// The place to go on from; none at the end.
     pub next: Option<ClaimPlace>,

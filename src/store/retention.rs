@@ -29,7 +29,6 @@ pub const PURGE_EVENTS_MAX: u64 = 4_096;
 /// A walk over a shard's log, for runs of one namespace that are kept equally long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Walk {
-    /// The namespace.
     pub namespace: Namespace,
     /// The time that the runs are kept, in milliseconds since their last event.
     pub keep_ms: u64,
@@ -68,7 +67,6 @@ pub struct Due {
 /// What a purge has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Runs.
     pub runs: u64,
     /// Their events.
     pub events: u64,
@@ -77,7 +75,6 @@ pub struct Purged {
 /// A namespace that does not keep all runs for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retained {
-    /// The namespace.
     pub namespace: Namespace,
     /// How long it keeps runs.
     pub retention: Retention,
@@ -158,32 +155,16 @@ pub trait Purges: OfLedger {
     fn unattended(&self) -> Duration;
 
     /// The namespaces that do not keep all runs for ever.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn retentions(&self) -> Result<Vec<Retained>, StoreError>;
 
     /// The position of each shard up to which a namespace's events were [noted as exported](super::Namespaces).
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn exported(&self, namespace: &Namespace) -> Result<Positions, StoreError>;
 
     /// The position up to which a walk's runs were purged.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError>;
 
     /// The next runs of a walk that are due: one step, which comes by no event after `upto`. A shard's newest event is never come by, for its position would be
     /// given out again without it; its run is due as soon as another event follows.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn due(&self, shard: Shard, walk: &Walk, after: Position, upto: Position) -> Result<Due, StoreError>;
 
     /// Purges the runs that were found, under the shard's head and in one transaction: deletes their events, cuts their

@@ -27,28 +27,16 @@ pub trait Upkeep: OfLedger {
     fn renewals_waited(&self, queued: Duration);
 
     /// The leases of runs as they are kept, in the order of their keys.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn leases(&self, keys: &[RunKey]) -> Result<Vec<Option<KeptLease>>, StoreError>;
 
     /// At most `limit` runs of a shard whose lease is [over](super::leases), by their keys, and as many that are
     /// [due](crate::domain::Run::due_at), those that are due for the longest first; both after a place. Pages that
     /// follow one another by [`next`](Overdue::next) find each run that is over or due all the time, whatever becomes
     /// of the others. The state of these runs may be another a moment later: a sweep decides.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn overdue(&self, shard: Shard, after: &OverduePlace, limit: usize) -> Result<Overdue, StoreError>;
 
     /// The claims that a claimer's own requests of these ids were answered with, in the order of the ids. No id may come
     /// twice.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
     async fn claimed(&self, namespace: &Namespace, request_ids: &[String]) -> Result<Vec<Option<Claimed>>, StoreError>;
 
     /// The same, and notes that the claimer is answered once more: from then on, none of the claims can be given back as
@@ -65,10 +53,6 @@ pub trait Upkeep: OfLedger {
 
     /// Stamps that a server is alive, where others want to know, or where renewals failed and none was made since;
     /// and looks whether the database still has all acknowledged calls. Called once a second, by every server.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be written.
     async fn stay_alive(&self) -> Result<(), StoreError>;
 
     /// Notes that this process runs. Called every [`TICK_EVERY`](super::leases::TICK_EVERY), by every server: a call
@@ -88,9 +72,5 @@ pub trait Upkeep: OfLedger {
 
     /// Forgets values of labels whose counted runs have all ended, and claimers' requests after an hour, at most so
     /// many at once, and tells whether there may be more. Called once a minute, by every server.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be written.
     async fn tidy(&self) -> Result<bool, StoreError>;
 }

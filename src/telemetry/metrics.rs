@@ -6,12 +6,10 @@
 
 use std::fmt::Write as _;
 
-/// One metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
     /// The name, as OpenTelemetry writes it.
     pub name: &'static str,
-    /// The kind.
     pub kind: Kind,
     /// The unit, as UCUM writes it; in braces where it is a count of things. Prometheus shows those without braces at
     /// the end of the name, so a name that ends with its unit has it in braces.

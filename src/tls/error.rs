@@ -11,7 +11,6 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("cannot read {}", file.display())]
     Unreadable {
-        /// The file.
         file: PathBuf,
         /// The system's reason.
         source: io::Error,
@@ -19,7 +18,6 @@ pub enum TlsError {
     /// A file holds something else, or nothing.
     #[error("{} {what}", file.display())]
     Content {
-        /// The file.
         file: PathBuf,
         /// What is wrong with it.
         what: &'static str,
@@ -27,7 +25,6 @@ pub enum TlsError {
     /// A certificate or key is not one that TLS can use.
     #[error("{} cannot be used", file.display())]
     Unusable {
-        /// The file.
         file: PathBuf,
         /// The reason.
         source: rustls::Error,
@@ -35,7 +32,6 @@ pub enum TlsError {
     /// A revocation list is not one that TLS can use.
     #[error("{} holds a revocation list that cannot be used", file.display())]
     Revocation {
-        /// The file.
         file: PathBuf,
         /// The reason.
         source: rustls::server::VerifierBuilderError,

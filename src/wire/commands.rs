@@ -47,7 +47,6 @@ pub fn apply_commands(request: v1::ApplyCommandsRequest) -> Result<Commands, Vec
 /// One command, as its own call would make it.
 #[derive(Debug)]
 pub struct Made {
-    /// The command.
     pub command: Command,
     /// Whether the request named its run, so that a repetition meets the same run.
     pub names_run: bool,

@@ -53,7 +53,6 @@ impl Results {
         self.answer.results.push(result);
     }
 
-    /// The answer.
     #[must_use]
     pub fn answer(self) -> v1::HeartbeatRunsResponse {
         self.answer

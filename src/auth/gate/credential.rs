@@ -46,7 +46,6 @@ impl fmt::Debug for Credential {
 
 /// What a call shows.
 pub(super) enum ShownCredential<'a> {
-    /// A credential.
     Credential(Credential),
     /// A signed token, which has proven nothing yet.
     Jwt(&'a [u8]),

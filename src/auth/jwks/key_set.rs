@@ -39,7 +39,6 @@ fn first_reason(skipped: &[Skipped]) -> String {
 /// The outcome of a search for a key.
 #[derive(Debug)]
 pub enum KeySearch {
-    /// The key.
     Key(Arc<Key>),
     /// No key has this id; or, where no id was told, no key has this algorithm.
     Unknown,

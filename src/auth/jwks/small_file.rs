@@ -15,7 +15,6 @@ pub enum BadFile {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         cause: io::Error,
     },

@@ -29,7 +29,6 @@ pub(super) struct Token<'a> {
     pub(super) claims: Map<String, Value>,
     /// The bytes that are signed.
     pub(super) signed: &'a [u8],
-    /// The signature.
     pub(super) signature: Vec<u8>,
 }
 

@@ -9,7 +9,6 @@ const NEARNESS_MIN: f64 = 0.8;
 
 /// A value under its key, or an item of a list.
 pub(super) struct Field<'a> {
-    /// The path.
     pub(super) path: String,
     /// The place of the key, or of the item.
     pub(super) key_at: At,

@@ -12,7 +12,6 @@ use crate::domain::Hash;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LifecycleName {
-    /// The name.
     pub name: String,
     /// The version; none: the newest.
     pub version: Option<u32>,
@@ -22,7 +21,6 @@ pub struct LifecycleName {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LifecycleId {
-    /// The name.
     pub name: String,
     /// The version, from 1.
     pub version: u32,

@@ -57,7 +57,6 @@ object!(Bindings {
     workflow_id: "workflowId"
 });
 
-/// A change of [`Bindings`].
 pub type BindingsChange = Bindings;
 
 impl Bindings {

@@ -22,7 +22,6 @@ pub enum Take {
     Pending,
     /// Those that were suspended and are ready to go on.
     Ready,
-    /// Both.
     Both,
 }
 

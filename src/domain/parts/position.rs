@@ -16,7 +16,6 @@ use crate::domain::lifecycle::{LifecycleName, LifecyclePin, LimitThen, Requireme
 pub struct RunPosition {
     /// The lifecycle that it is pinned to; never changes.
     pub lifecycle: Option<LifecyclePin>,
-    /// The phase that it is in.
     pub phase: Option<String>,
     /// The time since which it is in that phase.
     pub phase_started_at: Option<Time>,

@@ -239,6 +239,5 @@ pub struct Rest {
     pub ready: bool,
     /// Whether it counts towards `max_running` all the same.
     pub keep_slot: bool,
-    /// Its priority.
     pub priority: Priority,
 }

@@ -50,7 +50,6 @@ impl ContentTable {
 /// A row to be written, or as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentRow {
-    /// Its table.
     pub table: ContentTable,
     /// The run that it belongs to.
     pub key: RunKey,

@@ -17,7 +17,6 @@ pub enum LifecycleKey {
 }
 
 impl LifecycleKey {
-    /// The namespace.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         match self {

@@ -16,7 +16,6 @@ use crate::domain::{Command, Namespace, Run, RunId, RunKey, RunWrite};
 /// A value that a label has in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelValue {
-    /// The namespace.
     pub namespace: Namespace,
     /// The label's key.
     pub label: String,

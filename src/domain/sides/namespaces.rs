@@ -10,7 +10,6 @@ use crate::domain::{Basis, Command, Namespace, Refusal, Run, RunWrite};
 /// A namespace, as the creation of a run in it is decided on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceRow {
-    /// The name.
     pub name: Namespace,
     /// The quota of active runs, and their number, which is counted no further than the quota.
     pub active_runs: Option<Used>,

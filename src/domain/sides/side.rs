@@ -36,11 +36,9 @@ pub trait Side: Sized {
 /// A command that made its event.
 #[derive(Clone, Copy, Debug)]
 pub struct Applied<'a> {
-    /// The command.
     pub command: &'a Command,
     /// The run right before the event.
     pub before: Option<&'a Run>,
-    /// The event.
     pub event: &'a Event,
     /// The run right after it.
     pub run: &'a Run,

@@ -16,7 +16,6 @@ use tonic::body::Body;
 use super::peer::{Open, Peer, Unsent};
 use super::stall::Sending;
 
-/// Bytes of one part.
 const PART_BYTES_MAX: usize = 16 * 1024;
 
 /// Answers that are not counted: HTTP/2's bound of streams bounds them.

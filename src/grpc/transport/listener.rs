@@ -54,7 +54,6 @@ pub fn connections_max(asked: usize, of_store: usize) -> io::Result<usize> {
 pub struct Limits {
     /// Connections at once.
     pub connections_max: usize,
-    /// The lifetime of one.
     pub lifetime: Lifetime,
 }
 

@@ -51,7 +51,6 @@ pub struct Condition {
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head {
-    /// The shard.
     pub shard: u16,
     /// The shard's last position.
     pub position: Position,
@@ -126,7 +125,6 @@ pub struct Replication {
     pub standbys: Vec<Standby>,
 }
 
-/// A standby.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Standby {

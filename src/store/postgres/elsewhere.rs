@@ -18,7 +18,6 @@ order by not c.oid is not distinct from pg_catalog.to_regclass('ledger')::oid, n
 /// A ledger of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LedgerSchema {
-    /// The schema that it is in.
     pub(super) schema: String,
     /// The role that owns its table `ledger`.
     pub(super) owner: String,

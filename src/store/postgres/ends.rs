@@ -61,7 +61,6 @@ pub(super) struct Ends {
     pub(super) now: Time,
     /// The release that the schema asks for, which is not above this one.
     pub(super) min_release: Arc<str>,
-    /// The ledger's epoch.
     pub(super) ledger_epoch: LedgerEpoch,
 }
 

@@ -97,7 +97,6 @@ impl BackOff {
 pub(in crate::store::postgres) enum RestedOn {
     /// All of them.
     All,
-    /// The runs.
     Runs,
     Nothing,
 }
