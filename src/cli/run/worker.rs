@@ -36,7 +36,7 @@ use crate::text::seconds_or_duration;
 
 /// The reason why the program was told to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum EndCause {
+enum Halt {
     /// A caller asked for the run to be aborted, for this reason.
     Abort(String),
     /// The run is not this worker's any more, or has ended.
@@ -217,7 +217,7 @@ async fn work(
     let Ended { status: ended, told, stopped_by } = ended?;
     guard.watches(None, papers.folder()).await;
     let said = program.said().await;
-    let is_its_own_end = matches!(told, None | Some(EndCause::Signal));
+    let is_its_own_end = matches!(told, None | Some(Halt::Signal));
     let waits = is_its_own_end && ended.code() == Some(SUSPENDS);
     let is_done = told.is_none() && ended.success();
     // A program that has suspended its run by itself has said more than its exit status does, and the pause of another
@@ -231,7 +231,7 @@ async fn work(
         return Err(ending(stopped_by, ended));
     }
     // Many a program ends with 0 when it is told to end: that alone does not say that it has done what the run is for.
-    let completed = ended.success() && (said.completed || matches!(told, None | Some(EndCause::Lost)));
+    let completed = ended.success() && (said.completed || matches!(told, None | Some(Halt::Lost)));
     let Some(outcome) = outcome(args, completed, told.as_ref(), ended, &said.last) else {
         return Err(ending(stopped_by, ended));
     };
@@ -241,7 +241,7 @@ async fn work(
     match (report(task, outcome, result).await, &told) {
         (Ok(()), _) => {}
         // The run was somebody else's before its program ended, which was said.
-        (Err(failure), Some(EndCause::Lost | EndCause::Suspended)) if failure.kind == Kind::Refused => lost = true,
+        (Err(failure), Some(Halt::Lost | Halt::Suspended)) if failure.kind == Kind::Refused => lost = true,
         (Err(failure), _) => return Err(failure.into()),
     }
     match (stopped_by, ended.code(), ended.signal()) {
@@ -256,24 +256,18 @@ async fn work(
 }
 
 /// What is reported of a program that has ended, with its last lines: none where whoever takes the run next goes on.
-fn outcome(
-    args: &WorkerArgs,
-    completed: bool,
-    told: Option<&EndCause>,
-    ended: ExitStatus,
-    last: &str,
-) -> Option<Outcome> {
+fn outcome(args: &WorkerArgs, completed: bool, told: Option<&Halt>, ended: ExitStatus, last: &str) -> Option<Outcome> {
     let waits = ended.code() == Some(SUSPENDS);
     Some(match told {
         _ if completed => Outcome::Completed(None),
-        Some(EndCause::Abort(reason)) => Outcome::abort_requested(reason.clone()),
-        Some(EndCause::Signal) if !waits => stopped(),
-        None | Some(EndCause::Signal) if waits => Outcome::Suspended {
+        Some(Halt::Abort(reason)) => Outcome::abort_requested(reason.clone()),
+        Some(Halt::Signal) if !waits => stopped(),
+        None | Some(Halt::Signal) if waits => Outcome::Suspended {
             kind: if told.is_none() { args.suspend_kind.clone() } else { "INTERRUPTED".to_owned() },
             reason: last.lines().rfind(|line| !line.trim().is_empty()).map_or_else(|| how(ended), str::to_owned),
         },
-        Some(EndCause::Suspended) => return None,
-        Some(EndCause::Lost | EndCause::Signal) | None => {
+        Some(Halt::Suspended) => return None,
+        Some(Halt::Lost | Halt::Signal) | None => {
             let how = how(ended);
             failed(if last.is_empty() { how } else { format!("{how}\n{last}") }, "EXIT_STATUS")
         }
@@ -418,7 +412,7 @@ fn failed(reason: String, code: &str) -> Outcome {
 /// The end of a program.
 struct Ended {
     status: ExitStatus,
-    told: Option<EndCause>,
+    told: Option<Halt>,
     /// The signal that told the worker to end.
     stopped_by: Option<u8>,
 }
@@ -457,8 +451,8 @@ async fn accompany(args: &WorkerArgs, signals: &mut Signals, job: &Job, program:
                     program.signal(Signal::KILL);
                 } else {
                     // A run that was lost stays so: it is not for this worker to end.
-                    if told != Some(EndCause::Lost) {
-                        told = Some(EndCause::Signal);
+                    if told != Some(Halt::Lost) {
+                        told = Some(Halt::Signal);
                     }
                     stopped_by = Some(number);
                     program.signal(Signal::TERM);
@@ -470,17 +464,17 @@ async fn accompany(args: &WorkerArgs, signals: &mut Signals, job: &Job, program:
                 let left = match cancellation {
                     Cancellation::AbortRequested { reason, left } => {
                         say(&format!("run {run_id} is to be aborted: {reason}"));
-                        told = told.or(Some(EndCause::Abort(reason)));
+                        told = told.or(Some(Halt::Abort(reason)));
                         left.unwrap_or(args.kill_after).min(args.kill_after)
                     }
                     Cancellation::LeaseLost(why) => {
                         say(&format!("run {run_id} is not this worker's any more: {why}"));
-                        told = Some(EndCause::Lost);
+                        told = Some(Halt::Lost);
                         args.kill_after
                     }
                     Cancellation::Suspended { kind, reason } => {
                         say(&format!("run {run_id} was suspended: {kind}: {reason}"));
-                        told = told.or(Some(EndCause::Suspended));
+                        told = told.or(Some(Halt::Suspended));
                         args.kill_after
                     }
                 };

@@ -61,7 +61,7 @@ const REPLACERS: [(&str, &str); 7] = [
 
 #[test]
 fn whoever_replaces_a_file_knows_what_it_holds() {
-    let ways = ["private::replace", "private::written_beside", "Part::beside"];
+    let ways = ["private::replace", "private::written_beside", "PartFile::beside"];
     let places: Vec<_> = places_of(&ways).into_iter().map(|(place, _)| place).collect();
     for place in &places {
         assert!(REPLACERS.iter().any(|(known, _)| known == place), "{place}: what may it replace?");
