@@ -21,7 +21,7 @@ test: ## Runs every Rust test, on SQLite and on a private, throw-away PostgreSQL
 	@$(NEED) rust cc pgbouncer
 	RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$((3 * $$(getconf _NPROCESSORS_ONLN)))}" \
 		RUNLEDGER_TEST_OLDER="$$(tests/older-release)" RUNLEDGER_TEST_PROMTOOL="$$(tests/promtool)" \
-		RUNLEDGER_TEST_PG_IN_MEMORY="$${RUNLEDGER_TEST_PG_IN_MEMORY-1}" tests/with-postgres $(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
+		RUNLEDGER_TEST_IN_MEMORY="$${RUNLEDGER_TEST_IN_MEMORY-1}" tests/with-postgres $(CARGO) test --locked --workspace --no-fail-fast $(ARGS)
 
 test-interruptions: ## Goes through interruptions of all lengths on the real binary, for minutes, and says which workers died
 	@$(NEED) rust cc

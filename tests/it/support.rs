@@ -9,6 +9,7 @@ pub(crate) mod lifecycles;
 pub(crate) mod lossy;
 pub(crate) mod model;
 pub(crate) mod mount;
+pub(crate) mod patient;
 pub(crate) mod postgres;
 pub(crate) mod proxy;
 pub(crate) mod random;

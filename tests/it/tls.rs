@@ -22,6 +22,7 @@ use tokio_rustls::client::TlsStream;
 use crate::process::admin;
 use crate::process::server::{Client, SOON, Server};
 use crate::support::http2::{Frame, MAGIC, settings};
+use crate::support::patient::Patient;
 use crate::support::tls::{Ca, Pair, channel, connect};
 
 /// The protocol that the port speaks.
@@ -72,7 +73,7 @@ impl Served {
 
     /// A client with or without a certificate.
     fn client(&self, own: Option<&Pair>) -> Client {
-        Client::new(channel(self.server.address, self.trusted(own)))
+        Client::new(Patient::new(channel(self.server.address, self.trusted(own))))
     }
 
     /// The handshake of one connection, and HTTP/2's: the first bytes of the server's SETTINGS, or what came instead.

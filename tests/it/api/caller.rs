@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::support::everywhere::Wire;
 use prost::Message as _;
 use runledger_proto::v1::run_command::Command;
 use runledger_proto::v1::run_service_client::RunServiceClient;
@@ -18,6 +17,7 @@ use tonic::{Request, Status};
 
 use super::refused::Refused;
 use super::watching::Watch;
+use crate::support::patient::{self, Patient};
 use crate::support::server::{self, PATIENCE};
 
 /// The task thread of every run that a test does not give another one.
@@ -197,7 +197,7 @@ pub(crate) fn done(result: v1::CommandResult) -> Result<Done, Status> {
 /// A client that calls a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    pub(crate) grpc: RunServiceClient<Wire>,
+    pub(crate) grpc: RunServiceClient<Patient>,
     metadata: MetadataMap,
     /// Whether each change is sent as a command.
     by_commands: bool,
@@ -205,10 +205,10 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) async fn at(address: &str) -> Self {
-        Self::on(server::channel(address).await)
+        Self::on(Patient::new(server::channel(address).await))
     }
 
-    pub(crate) fn on(channel: Wire) -> Self {
+    pub(crate) fn on(channel: Patient) -> Self {
         Self { grpc: RunServiceClient::new(channel), metadata: MetadataMap::new(), by_commands: false }
     }
 
@@ -254,30 +254,38 @@ impl Caller {
         }
     }
 
-    /// One call for many changes.
+    /// One call for many changes. Those that a busy server did not write are sent again, in their order.
     pub(crate) async fn apply_commands(
         &self,
         asks: impl IntoIterator<Item = impl Into<RunCommand>>,
         view: Option<RunView>,
     ) -> Result<v1::ApplyCommandsResponse, Status> {
-        let commands = asks.into_iter().map(Into::into).collect();
-        let request = v1::ApplyCommandsRequest { commands, view: view.map(Into::into) };
-        Ok(self.grpc.clone().apply_commands(self.request(request)).await?.into_inner())
+        let commands: Vec<RunCommand> = asks.into_iter().map(Into::into).collect();
+        let view = view.map(Into::into);
+        let begun = Instant::now();
+        let apply = async |commands: Vec<RunCommand>| {
+            let asked = self.request(v1::ApplyCommandsRequest { commands, view });
+            self.grpc.clone().apply_commands(asked).await.map(tonic::Response::into_inner)
+        };
+        let mut answer = apply(commands.clone()).await?;
+        loop {
+            let is_for_now = |result: &v1::CommandResult| result.error.as_ref().is_some_and(patient::is_for_now);
+            let results = answer.results.iter_mut().zip(&commands).filter(|(result, _)| is_for_now(result));
+            let (again, sent): (Vec<_>, Vec<_>) = results.map(|(result, command)| (result, command.clone())).unzip();
+            if again.is_empty() || begun.elapsed() > PATIENCE {
+                return Ok(answer);
+            }
+            sleep(Duration::from_millis(100)).await;
+            for (result, new) in again.into_iter().zip(apply(sent).await?.results) {
+                *result = new;
+            }
+        }
     }
 
-    /// A call that must succeed. A server that is overloaded, as it may be on a busy machine, has written nothing,
-    /// and is asked again.
+    /// A call that must succeed.
     pub(crate) async fn must(&self, ask: impl Into<Ask>) -> Done {
         let ask = ask.into();
-        let begun = Instant::now();
-        loop {
-            let refused = match self.call(ask.clone()).await {
-                Ok(done) => return done,
-                Err(status) => Refused::from(status),
-            };
-            assert!(refused.reason == "OVERLOADED" && begun.elapsed() < PATIENCE, "{ask:?}: {refused:?}");
-            sleep(Duration::from_millis(100)).await;
-        }
+        self.call(ask.clone()).await.unwrap_or_else(|status| panic!("{ask:?}: {:?}", Refused::from(status)))
     }
 
     /// A call that must make its event.

@@ -17,9 +17,9 @@ use super::place::{Kind, Own, Place};
 use super::refused::Refused;
 use super::values::{nested, one, structure};
 use super::watching::Watch;
-use crate::support::everywhere::Wire;
+use crate::support::patient::Patient;
 
-type Lifecycles = LifecycleServiceClient<Wire>;
+type Lifecycles = LifecycleServiceClient<Patient>;
 
 async fn clients(place: &Place) -> (Lifecycles, Lifecycles) {
     let [one, other] = place.channels().await;
@@ -353,7 +353,8 @@ pub(crate) async fn a_lifecycle_that_is_built_in_is_put_by_the_first_start(place
     let kind = if place.kind == Kind::Sqlite { Kind::Sqlite } else { Kind::Replicas };
     let own = Own::start(kind).await;
     let (caller, other) = (own.caller().await, own.other().await);
-    let mut client = LifecycleServiceClient::new(crate::support::server::channel(own.servers[0].address()).await);
+    let mut client =
+        LifecycleServiceClient::new(Patient::new(crate::support::server::channel(own.servers[0].address()).await));
     let before = get(&mut client, "openchrome.task").await.unwrap();
     assert_eq!((before.version, before.created_at), (0, None));
     assert!(list(&mut client, "", 0, "").await.lifecycles.is_empty());
@@ -408,7 +409,8 @@ pub(crate) async fn a_lifecycle_belongs_to_its_namespace(place: Place) {
 pub(crate) async fn words_and_rules_outlive_a_crash_of_every_server(place: Place) {
     let kind = if place.kind == Kind::Sqlite { Kind::Sqlite } else { Kind::Replicas };
     let mut own = Own::start(kind).await;
-    let mut client = LifecycleServiceClient::new(crate::support::server::channel(own.servers[0].address()).await);
+    let mut client =
+        LifecycleServiceClient::new(Patient::new(crate::support::server::channel(own.servers[0].address()).await));
     put(&mut client, &review("review")).await.unwrap();
     let caller = own.caller().await;
     let begun = Ask::from(with("run", "review")).request_id("r-1");

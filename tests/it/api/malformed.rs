@@ -16,6 +16,7 @@ use super::caller::{Ask, Caller, complete, fresh, start, update};
 use super::place::Place;
 use super::refused::Refused;
 use super::values::structure;
+use crate::support::patient::Patient;
 
 const UNARY: [&str; 8] =
     ["StartRun", "UpdateRun", "CompleteRun", "AbortRun", "FailRun", "GetRun", "CheckTransition", "ListRunEvents"];
@@ -58,7 +59,7 @@ impl Decoder for Raw {
 }
 
 /// A call with these bytes as its message.
-async fn raw(caller: &mut Grpc<crate::support::everywhere::Wire>, rpc: &str, message: Bytes) -> Result<Bytes, Status> {
+async fn raw(caller: &mut Grpc<Patient>, rpc: &str, message: Bytes) -> Result<Bytes, Status> {
     caller.ready().await.unwrap();
     let path = format!("/runledger.v1.RunService/{rpc}").parse().unwrap();
     match rpc {

@@ -15,9 +15,9 @@ use super::caller::{Ask, Caller, complete, deferred, fresh, start};
 use super::place::Place;
 use super::refused::Refused;
 use super::watch_runs::Watch;
-use crate::support::everywhere::Wire;
+use crate::support::patient::Patient;
 
-async fn admin(place: &Place) -> NamespaceServiceClient<Wire> {
+async fn admin(place: &Place) -> NamespaceServiceClient<Patient> {
     NamespaceServiceClient::new(place.channel().await)
 }
 

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use super::caller::Caller;
+use crate::support::patient::Patient;
 use crate::support::postgres::Database;
 use crate::support::server::{self, Server};
 
@@ -55,14 +56,14 @@ impl Place {
         self.sending(Caller::at(&self.addresses[self.addresses.len() - 1]).await)
     }
 
-    pub(crate) async fn channel(&self) -> crate::support::everywhere::Wire {
-        server::channel(&self.addresses[0]).await
+    pub(crate) async fn channel(&self) -> Patient {
+        Patient::new(server::channel(&self.addresses[0]).await)
     }
 
     /// A connection to each of the two servers; where there is one server only, two to it.
-    pub(crate) async fn channels(&self) -> [crate::support::everywhere::Wire; 2] {
+    pub(crate) async fn channels(&self) -> [Patient; 2] {
         let other = &self.addresses[self.addresses.len() - 1];
-        [server::channel(&self.addresses[0]).await, server::channel(other).await]
+        [Patient::new(server::channel(&self.addresses[0]).await), Patient::new(server::channel(other).await)]
     }
 
     pub(crate) fn address(&self) -> &str {

@@ -191,7 +191,7 @@ async fn a_change_by_which_the_server_would_not_start_again_is_refused_until_it_
     settings.write(&format!("{good}access_file = \"{access_file}\"\ncaller_calls_per_second = 1\n"));
     server.process.says("the file of settings is wrong: they stay as they are").await;
     assert!(server.process.said().contains(access_file), "{}", server.process.said());
-    let mut client = server.client();
+    let mut client = server.hasty();
     for nth in 0..20 {
         start(&mut client, &format!("before-{nth}")).await.unwrap();
     }
@@ -210,7 +210,7 @@ async fn what_can_be_reloaded_is_at_a_sighup_and_what_cannot_is_named() {
     let settings = Settings::of("store = \"memory\"\nreload_interval = \"1h\"\n");
     let server = Server::start_with(&["--config", &settings.name()]).await;
     server.becomes("readiness", Health::Serving, SOON).await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     for nth in 0..20 {
         start(&mut client, &format!("before-{nth}")).await.unwrap();
     }

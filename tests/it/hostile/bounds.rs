@@ -18,7 +18,7 @@ use super::attacks::{Attack, Got, UPDATE, WATCH, WATCH_ALL, run_id, update};
 use super::honest;
 use super::table::{attacked, greatest_memory};
 use crate::process::calls::{Step, ask, reason};
-use crate::process::server::{Process, SOON, Server, client};
+use crate::process::server::{Process, SOON, Server, hasty};
 use crate::support::http2::{
     Connection, DATA, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, MAGIC, RST_STREAM, WINDOW_MAX, call, frame, headers,
     settings, window_update,
@@ -122,7 +122,7 @@ async fn a_connection_that_does_not_begin_is_closed() {
 #[tokio::test]
 async fn a_connection_without_calls_is_closed_and_one_with_calls_stays() {
     let server = serve(&["--connection-idle-max", "1s"]).await;
-    ask(&mut server.client(), "watched", Step::Start, "").await.unwrap();
+    ask(&mut server.hasty(), "watched", Step::Start, "").await.unwrap();
     let mut idle = Connection::open(server.address, &[]).await;
     let mut watching = Connection::open(server.address, &[]).await;
     watching.send(&call(1, WATCH, &run_id("watched"))).await;
@@ -136,7 +136,7 @@ async fn a_connection_without_calls_is_closed_and_one_with_calls_stays() {
 async fn a_watch_on_a_connection_that_has_come_of_age_is_told_to_go_on_elsewhere() {
     use runledger_proto::v1::WatchRunRequest;
     let server = serve(&["--connection-age-max", "2s"]).await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     ask(&mut client, "watched", Step::Start, "").await.unwrap();
     let asked = WatchRunRequest { run_id: "watched".to_owned(), ..WatchRunRequest::default() };
     let mut frames = client.watch_run(asked).await.unwrap().into_inner();
@@ -176,7 +176,7 @@ async fn connections_that_take_all_places_neither_cut_nor_keep_out_an_honest_cli
     let args = ["serve", "--listen", "127.0.0.1:0", "--store", &store];
     let server = Server::of(Process::spawn_with_files(160, &args)).await;
     server.is_ready().await;
-    let mut before = server.client();
+    let mut before = server.hasty();
     ask(&mut before, "before", Step::Start, "").await.unwrap();
     let mut silent = Vec::new();
     for _ in 0..200 {
@@ -187,7 +187,7 @@ async fn connections_that_take_all_places_neither_cut_nor_keep_out_an_honest_cli
         ask(&mut before, "before", Step::Update(update), "").await.unwrap();
     }
     // A new one has its turn when the silent ones were closed.
-    ask(&mut client(server.address), "after", Step::Start, "").await.unwrap();
+    ask(&mut hasty(server.address), "after", Step::Start, "").await.unwrap();
     assert!(server.process.said().matches("all connections are taken").count() <= 3, "it is said now and then");
     assert!(!server.process.said().contains("cannot be accepted"), "descriptors are kept for the store");
 }
@@ -217,7 +217,7 @@ async fn watches_that_nobody_reads_hold_no_turn_that_others_wait_for() {
     for attack in [Attack::SleepingViews, Attack::SleepingWatches] {
         attacking.spawn(attack.run(server.address, Instant::now() + SOON, Arc::default()));
     }
-    let mut client = server.client();
+    let mut client = server.hasty();
     for _ in 0..10 {
         let view = WatchRunsRequest { initial: Initial::All.into(), ..WatchRunsRequest::default() };
         let mut frames = client.watch_runs(view).await.unwrap().into_inner();
@@ -239,7 +239,7 @@ async fn many_watches_of_one_connection_that_catch_up_together_all_get_on() {
     use runledger_proto::v1::WatchRunRequest;
     let directory = TempDir::new().unwrap();
     let server = attacked(directory.path()).await;
-    let client = server.client();
+    let client = server.hasty();
     let mut watches = JoinSet::new();
     for _ in 0..200 {
         let mut client = client.clone();
@@ -267,7 +267,7 @@ async fn two_views_that_nobody_reads_hold_no_turn_that_others_wait_for() {
     let directory = TempDir::new().unwrap();
     let server = Server::start(&format!("sqlite:{}", directory.path().join("ledger.db").display())).await;
     server.is_ready().await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     // Pages of runs so small that all of one is encoded in one go, and the next one read before anything is taken.
     for nth in 0..300 {
         let (task_thread_id, run_id) = ("t".to_owned(), nth.to_string());
@@ -321,7 +321,7 @@ async fn settings_without_an_end_and_empty_frames_are_survived() {
 #[tokio::test]
 async fn requests_that_are_announced_and_do_not_come_keep_nobody_elses_out() {
     let server = serve(&[]).await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     ask(&mut client, "large", Step::Start, "").await.unwrap();
     let mut announced = Vec::new();
     for _ in 0..16 {
@@ -350,7 +350,7 @@ async fn connections_that_begin_and_say_nothing_more_leave_when_others_wait() {
         silent.push(stream);
     }
     server.process.says("all connections are taken").await;
-    ask(&mut client(server.address), "after", Step::Start, "").await.unwrap();
+    ask(&mut hasty(server.address), "after", Step::Start, "").await.unwrap();
 }
 
 #[tokio::test]

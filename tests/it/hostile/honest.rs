@@ -6,7 +6,7 @@ use std::time::Duration;
 use runledger_proto::v1::{GetRunRequest, StartRunRequest, UpdateRunRequest};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::process::server::{Client, client};
+use crate::process::server::{Client, hasty};
 
 /// One call in this time: a client that does its work and no more.
 const EVERY: Duration = Duration::from_millis(5);
@@ -41,7 +41,7 @@ pub(crate) fn quantile_ms(mut took_ms: Vec<f64>, part: f64) -> f64 {
 /// Calls for a time: updates and reads of a run of its own, in turn. Runs on a thread of its own, so that an attacker
 /// in this process is not what it waits for.
 pub(crate) async fn calls(address: SocketAddr, time: Duration) -> Met {
-    calls_by(move || client(address), time).await
+    calls_by(move || hasty(address), time).await
 }
 
 /// The same, by a client that is made there.

@@ -21,7 +21,7 @@ use crate::support::postgres::{Database, variable};
 pub(crate) async fn attacked(directory: &Path) -> Server {
     let server = Server::start(&format!("sqlite:{}", directory.join("ledger.db").display())).await;
     server.is_ready().await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     for run_id in ["attacked", "large"] {
         ask(&mut client, run_id, Step::Start, "").await.unwrap();
     }
@@ -113,7 +113,7 @@ async fn measured_overload() {
     let store = database.as_ref().map_or_else(on_sqlite, Database::dsn);
     let server = Server::start(&store).await;
     server.is_ready().await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     for nth in 0..RUNS {
         ask(&mut client, &format!("load-{nth}"), Step::Start, "").await.unwrap();
     }

@@ -211,7 +211,7 @@ async fn a_full_disk_and_a_replica_that_does_not_serve_for_it() {
     assert_eq!((code, said.contains("health: serving and ready; last commit: ")), (0, true), "{said}");
     fill(&mount.path().join("filler"), 0);
     let mut number = 0;
-    while ask(&mut server.client(), &format!("run-{number}"), Step::Start, "request").await.is_ok() {
+    while ask(&mut server.hasty(), &format!("run-{number}"), Step::Start, "request").await.is_ok() {
         number += 1;
         assert!(number < 5000, "the disk was never full");
     }
@@ -304,7 +304,7 @@ async fn a_replica_whose_commits_fail() {
          create trigger full_disk before insert on run_events for each row execute function full_disk()",
     )
     .await;
-    ask(&mut server.client(), "during", Step::Start, "request").await.unwrap_err();
+    ask(&mut server.hasty(), "during", Step::Start, "request").await.unwrap_err();
     server.becomes("", Health::NotServing, SOON).await;
     let said = finds(&database.dsn(), &["--server", &server.address.to_string()], "not_serving").await;
     assert!(said.contains("could not extend file") && said.contains("no commit has worked"), "{said}");

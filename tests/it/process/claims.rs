@@ -221,7 +221,7 @@ async fn a_completion_is_told_in_time_whatever_its_claim_waits_for() {
     let database = Database::fresh().await;
     let server = Server::start(&database.dsn()).await;
     server.is_ready().await;
-    let (mut client, holder) = (server.client(), direct(&database.dsn()).await);
+    let (mut client, holder) = (server.hasty(), direct(&database.dsn()).await);
     for n in 0..2 {
         pending(&mut client, &format!("run-{n}"), "blue").await;
     }

@@ -41,7 +41,7 @@ pub(crate) fn processor_time(server: &Server) -> Duration {
 
 /// Clients with a connection each.
 fn clients(server: &Server) -> Vec<Client> {
-    (0..CONNECTIONS).map(|_| server.client()).collect()
+    (0..CONNECTIONS).map(|_| server.hasty()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,7 +49,7 @@ async fn five_thousand_idle_watchers_take_little_and_all_see_what_is_for_them() 
     let directory = TempDir::new().unwrap();
     let server = Server::start(&Data::Sqlite(directory.path().join("ledger.db")).store()).await;
     server.is_ready().await;
-    let mut writer = server.client();
+    let mut writer = server.hasty();
     ask(&mut writer, "watched", Step::Start, "").await.unwrap();
     let before = memory_kb(&server, "VmRSS");
     let (mut ones, mut manys) = (Vec::new(), Vec::new());
@@ -127,7 +127,7 @@ async fn waiters(runs: usize) {
     let directory = TempDir::new().unwrap();
     let server = Server::start(&Data::Sqlite(directory.path().join("ledger.db")).store()).await;
     server.is_ready().await;
-    let mut writer = server.client();
+    let mut writer = server.hasty();
     for run in 0..runs {
         ask(&mut writer, &format!("run-{run}"), Step::Start, "").await.unwrap();
     }
@@ -187,7 +187,7 @@ async fn readers_that_sleep_take_a_bounded_amount_of_memory() {
     let directory = TempDir::new().unwrap();
     let server = Server::start(&Data::Sqlite(directory.path().join("ledger.db")).store()).await;
     server.is_ready().await;
-    let mut writer = server.client();
+    let mut writer = server.hasty();
     for run in 0..HEAVY_RUNS {
         let run_id = format!("heavy-{run}");
         ask(&mut writer, &run_id, Step::Start, "").await.unwrap();
@@ -224,7 +224,7 @@ async fn readers_that_sleep_take_a_bounded_amount_of_memory() {
     let before = memory_kb(&server, "VmRSS");
     let mut asleep = Vec::new();
     for nth in 0..SLEEPERS {
-        let mut client = server.client();
+        let mut client = server.hasty();
         let (initial, cursor) = match nth % 3 {
             0 => (Initial::Active, String::new()),
             1 => (Initial::None, cursor.clone()),

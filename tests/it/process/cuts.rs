@@ -35,7 +35,7 @@ pub(super) async fn behind_a_proxy() -> Behind {
 /// Does this to the COMMIT of one call: the call is applied all the same, once, and its caller is told so.
 async fn is_applied_once(rule: Rule, at_least: Duration) {
     let Behind { proxy, server, data, _database } = behind_a_proxy().await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     for (met, run_id) in ["run-1", "run-2"].into_iter().enumerate() {
         proxy.meet(rule.clone(), 1);
         let begun = Instant::now();
@@ -86,7 +86,7 @@ async fn a_start_without_a_run_id_whose_answer_is_lost_is_one_run_at_another_rep
         ..StartRunRequest::default()
     };
     proxy.meet(Rule::DelayAnswer(SOON), 1);
-    let mut client = server.client();
+    let mut client = server.hasty();
     let lost = client.start_run(nameless.clone());
     let killed = async {
         proxy.has_met(1).await;
@@ -99,7 +99,7 @@ async fn a_start_without_a_run_id_whose_answer_is_lost_is_one_run_at_another_rep
     other.is_ready().await;
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let again = other.client().start_run(nameless.clone()).await.unwrap().into_inner();
+        let again = other.hasty().start_run(nameless.clone()).await.unwrap().into_inner();
         assert_eq!(again.disposition(), Disposition::Replayed);
         ids.push(again.run.unwrap().run_id);
     }
@@ -134,7 +134,7 @@ async fn a_commit_that_cannot_be_settled_is_answered_as_unknown_or_not_written_a
     let Behind { proxy, server, data, _database } = behind_a_proxy().await;
     // Sent again and again in vain: at the end the caller is told what is true, which is that nothing was written.
     proxy.meet(Rule::CutBefore, usize::MAX);
-    let mut client = server.client();
+    let mut client = server.hasty();
     let failed = ask(&mut client, "run-1", Step::Start, "request").await.unwrap_err();
     let answer = super::calls::meaning(&failed);
     proxy.relent();

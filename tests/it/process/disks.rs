@@ -112,7 +112,7 @@ async fn a_full_disk_refuses_calls_for_now_and_loses_nothing() {
     let data = Data::Sqlite(mount.path().join("ledger.db"));
     let server = Server::start(&data.store()).await;
     server.is_ready().await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     let mut acknowledged = Vec::new();
     for number in 0..20 {
         let run_id = format!("before-{number}");
@@ -161,7 +161,7 @@ async fn while_the_disk_is_full_the_service_says_that_it_does_not_serve_and_find
     server.becomes("", Health::Serving, SOON).await;
     let filler: PathBuf = mount.path().join("filler");
     fill(&filler);
-    let mut client = server.client();
+    let mut client = server.hasty();
     let mut number = 0;
     while ask(&mut client, &format!("run-{number}"), Step::Start, "request").await.is_ok() {
         number += 1;

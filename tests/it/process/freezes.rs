@@ -35,7 +35,7 @@ async fn a_replica_frozen_inside_a_commit_frees_its_shard_within_5_seconds() {
     let (release, released) = watch::channel(false);
     proxy.meet(Rule::HoldUntil(released), 1);
     let mut victim = JoinSet::new();
-    let mut client = frozen.client();
+    let mut client = frozen.hasty();
     victim.spawn(async move { ask(&mut client, "victim", Step::Start, "request").await });
     proxy.has_met(1).await;
     frozen.process.signal("STOP");
@@ -43,7 +43,7 @@ async fn a_replica_frozen_inside_a_commit_frees_its_shard_within_5_seconds() {
     assert!(held.is_some(), "the frozen server holds a transaction open");
 
     let begun = Instant::now();
-    let answer = ask(&mut free.client(), "bystander", Step::Start, "request").await.unwrap();
+    let answer = ask(&mut free.hasty(), "bystander", Step::Start, "request").await.unwrap();
     assert_eq!(answer, (Disposition::Applied, 1, 1));
     let waited = begun.elapsed();
     assert!(waited <= WAIT_MAX, "the other replica's caller waited {waited:?}");
@@ -64,7 +64,7 @@ async fn a_replica_frozen_inside_a_commit_frees_its_shard_within_5_seconds() {
             other @ (Answer::Applied(_) | Answer::Replayed(_) | Answer::Cut(_)) => panic!("{other:?}"),
         },
     }
-    let again = ask(&mut frozen.client(), "after", Step::Start, "request").await.unwrap();
+    let again = ask(&mut frozen.hasty(), "after", Step::Start, "request").await.unwrap();
     assert_eq!(again, (Disposition::Applied, 1, 1), "the thawed server serves");
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::calls::{Answer, Step, send, send_all};
 use super::data::Contents;
-use super::server::{Client, SOON, Server, client, eventually};
+use super::server::{Client, SOON, Server, eventually, hasty};
 
 /// Runs whose calls one caller sends in one list.
 const LIVES_IN_A_LIST: usize = 5;
@@ -306,7 +306,7 @@ impl Caller {
         while calls.iter().any(|(_, call)| call.acknowledged().is_none()) && !self.give_up.is_cancelled() {
             let address = self.address(attempt);
             attempt += 1;
-            let client = self.clients.entry(address).or_insert_with(|| client(address));
+            let client = self.clients.entry(address).or_insert_with(|| hasty(address));
             let mut left: Vec<_> = calls.iter_mut().filter(|(_, call)| call.acknowledged().is_none()).collect();
             let begun = Instant::now();
             for (_, call) in &mut left {
@@ -346,7 +346,7 @@ impl Caller {
         let deadline = Instant::now() + SOON * 2;
         loop {
             let address = self.address(call.answers.len());
-            let client = self.clients.entry(address).or_insert_with(|| client(address));
+            let client = self.clients.entry(address).or_insert_with(|| hasty(address));
             if call.send(address, client).await.is_some() {
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
                 return;

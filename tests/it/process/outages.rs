@@ -62,7 +62,7 @@ async fn while_postgres_takes_nothing_the_service_says_that_it_does_not_serve_an
     let data = Data::Postgres(database.dsn());
     let server = Server::start(&data.store()).await;
     server.is_ready().await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     ask(&mut client, "before", Step::Start, "request").await.unwrap();
     server.becomes("", Health::Serving, SOON).await;
     data.sql(

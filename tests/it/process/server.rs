@@ -17,12 +17,13 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::everywhere::{Everywhere, Wire, wire};
+use crate::support::patient::Patient;
 use crate::support::postgres::variable;
 
 /// The time within which an event must come: long enough for a busy machine, short enough to fail a test.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-pub(crate) type Client = RunServiceClient<Wire>;
+pub(crate) type Client = RunServiceClient<Patient>;
 
 /// A process of the binary. Killed with this value.
 #[derive(Debug)]
@@ -220,6 +221,10 @@ impl Server {
         client(self.address)
     }
 
+    pub(crate) fn hasty(&self) -> Client {
+        hasty(self.address)
+    }
+
     pub(crate) fn wire(&self) -> Wire {
         wire(self.address, |endpoint| endpoint)
     }
@@ -259,10 +264,18 @@ impl Server {
     }
 }
 
-/// A client that connects when it is first used, and again after each cut.
+/// A client that connects when it is first used, and again after each cut. Where a busy server wrote nothing, it asks again.
 pub(crate) fn client(address: SocketAddr) -> Client {
-    let set = |endpoint: Endpoint| endpoint.tcp_nodelay(true).connect_timeout(Duration::from_secs(5));
-    RunServiceClient::new(wire(address, set))
+    RunServiceClient::new(Patient::new(of_a_client(address)))
+}
+
+/// The same, which is told how a busy server refuses.
+pub(crate) fn hasty(address: SocketAddr) -> Client {
+    RunServiceClient::new(Patient::hasty(of_a_client(address)))
+}
+
+fn of_a_client(address: SocketAddr) -> Wire {
+    wire(address, |endpoint: Endpoint| endpoint.tcp_nodelay(true).connect_timeout(Duration::from_secs(5)))
 }
 
 /// Looks again and again until there is something to see, or not any more after `wait_max`.

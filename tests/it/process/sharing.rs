@@ -29,7 +29,7 @@ fn retry_after(status: &Status, limit: &str) -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_calls_too_often_is_told_when_to_come_back_and_wrote_nothing() {
     let server = serve(&["--caller-calls-per-second", "20"]).await;
-    let (mut greedy, mut honest) = (server.client(), server.client());
+    let (mut greedy, mut honest) = (server.hasty(), server.hasty());
     let mut starts = JoinSet::new();
     for nth in 0..200 {
         let (mut greedy, run_id) = (greedy.clone(), format!("run-{nth}"));
@@ -51,7 +51,7 @@ async fn a_caller_that_calls_too_often_is_told_when_to_come_back_and_wrote_nothi
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_has_no_more_calls_open_than_it_may() {
     let server = serve(&["--caller-open-calls", "3"]).await;
-    let (mut greedy, mut honest) = (server.client(), server.client());
+    let (mut greedy, mut honest) = (server.hasty(), server.hasty());
     ask(&mut honest, "run-1", Step::Start, "").await.unwrap();
     let wait = || WaitRunRequest { run_id: "run-1".into(), timeout: Some(SOON.try_into().unwrap()), until: 0 };
     let mut waits = JoinSet::new();
@@ -74,14 +74,14 @@ async fn a_caller_has_no_more_calls_open_than_it_may() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_memory_is_short_new_watches_and_writes_are_refused_and_what_ends_work_is_not() {
     let plain = serve(&[]).await;
-    ask(&mut plain.client(), "run-1", Step::Start, "").await.unwrap();
+    ask(&mut plain.hasty(), "run-1", Step::Start, "").await.unwrap();
     let taken = replica(&plain).await.resident_bytes;
     if taken == 0 {
         return; // The system does not tell.
     }
     // Less than any server takes: memory is short from the first look on.
     let server = serve(&["--memory-limit", &(taken / 2).to_string()]).await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     let watch = eventually(SOON, async || client.watch_runs(WatchRunsRequest::default()).await.err());
     let wait = retry_after(&watch.await.expect("it is refused"), "memory");
     assert!((Duration::from_millis(500)..Duration::from_secs(5)).contains(&wait), "{wait:?}");
@@ -98,7 +98,7 @@ async fn where_memory_is_short_new_watches_and_writes_are_refused_and_what_ends_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_parts_of_a_replicas_memory_add_up_to_what_the_process_takes() {
     let server = serve(&[]).await;
-    let clients: Vec<_> = (0..4).map(|_| server.client()).collect();
+    let clients: Vec<_> = (0..4).map(|_| server.hasty()).collect();
     for nth in 0..50 {
         let run_id = format!("run-{nth}");
         ask(&mut clients[0].clone(), &run_id, Step::Start, "").await.unwrap();

@@ -83,16 +83,20 @@ async fn cut_off(dsn: String, muted: SocketAddr, other: SocketAddr, claimer: usi
     let (session, mut second) = (direct(&dsn).await, client(other));
     for n in 0..count {
         let request_id = format!("claim-{claimer}-{n}");
-        let mut first = client(muted);
-        let asked = ask(&request_id, 0);
-        let mut attempt = JoinSet::new();
-        attempt.spawn(async move { first.claim_next_run(asked).await.map(|_| ()) });
         let lookup = format!("select run_id from claims where request_id = '{request_id}' and run_id is not null");
-        let run_id = eventually(SOON, async || {
-            let found = session.query_opt(&lookup, &[]).await.unwrap();
-            found.map(|row| row.get::<_, String>(0))
+        let mut attempt = JoinSet::new();
+        let claimed = eventually(SOON, async || {
+            // An answer that nothing was written, as a busy server gives it, is cut off as well: it is asked anew.
+            attempt.shutdown().await;
+            let (mut first, asked) = (client(muted), ask(&request_id, 0));
+            attempt.spawn(async move { first.claim_next_run(asked).await.map(|_| ()) });
+            eventually(SOON / 3, async || {
+                let found = session.query_opt(&lookup, &[]).await.unwrap();
+                found.map(|row| row.get::<_, String>(0))
+            })
+            .await
         });
-        let run_id = run_id.await.expect("it is claimed");
+        let run_id = claimed.await.expect("it is claimed");
         attempt.shutdown().await;
         // Given back in this moment, it is ready, and the other replica hears of that a little later.
         let again = second.claim_next_run(ask(&request_id, 30)).await.unwrap().into_inner();

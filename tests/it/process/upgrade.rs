@@ -118,7 +118,7 @@ async fn a_replica_of_the_release_before_writes_nothing_after_a_migration_that_s
     let (code, said) = run(&["migrate", "--store", &data.store()]).await;
     assert_eq!(code, 0, "{said}");
     let mut running = vec!["run-3", "run-1"];
-    let started = ask(&mut older.client(), "run-4", Step::Start, "start").await;
+    let started = ask(&mut older.hasty(), "run-4", Step::Start, "start").await;
     if older_is_shut_out().await {
         let status = started.unwrap_err();
         assert_eq!((status.code(), reason(&status).as_str()), (Code::Unavailable, "STORE_UNAVAILABLE"));

@@ -20,7 +20,7 @@ async fn waits(server: &mut Server) {
     assert_eq!(server.health("readiness").await, Some(Health::NotServing));
     assert_eq!(server.health("").await, Some(Health::NotServing));
     assert_eq!(server.health("liveness").await, Some(Health::Serving));
-    let refused = ask(&mut server.client(), "run-1", Step::Start, "request").await.unwrap_err();
+    let refused = ask(&mut server.hasty(), "run-1", Step::Start, "request").await.unwrap_err();
     assert_eq!(meaning(&refused), Answer::NothingWritten("STORE_UNAVAILABLE".to_owned()));
 }
 

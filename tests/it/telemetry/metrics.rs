@@ -199,7 +199,7 @@ async fn what_happens_seldom_is_told_when_it_happens() {
     scrape.reaches("runledger_reloads_total", &["kind=\"access\"", "outcome=\"taken\""], 1.0).await;
 
     let (server, scrape) = scraped(&["--store", "memory", "--caller-open-calls", "1"]).await;
-    let mut client = server.client();
+    let mut client = server.hasty();
     let _open = client.watch_runs(WatchRunsRequest::default()).await.unwrap();
     client.get_run(GetRunRequest { run_id: "a".to_owned(), ..GetRunRequest::default() }).await.unwrap_err();
     scrape.reaches("runledger_limited_total", &["limit=\"open_calls\""], 1.0).await;

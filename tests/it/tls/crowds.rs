@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::Served;
 use crate::hostile::honest;
 use crate::process::server::{Client, SOON};
+use crate::support::patient::Patient;
 use crate::support::postgres::variable;
 use crate::support::tls::channel;
 
@@ -59,7 +60,7 @@ async fn beside_thousands_of_hellos_every_honest_call_is_answered() {
     let (address, config) = (served.server.address, served.trusted(None));
     let honest = |time| {
         let config = config.clone();
-        honest::calls_by(move || Client::new(channel(address, config)), time)
+        honest::calls_by(move || Client::new(Patient::hasty(channel(address, config))), time)
     };
     let alone = honest(Duration::from_secs(2)).await;
     assert_eq!(alone.failed, Vec::<String>::new());

@@ -8,7 +8,7 @@ use runledger_proto::v1::{GetRunRequest, ListRunsRequest, RunFilter, StartRunReq
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::kinds::claim;
-use crate::process::server::client;
+use crate::process::server::hasty;
 
 /// The time from one call to the next.
 const EVERY: Duration = Duration::from_millis(8);
@@ -27,7 +27,7 @@ pub(super) async fn honest(address: SocketAddr, time: Duration) -> Met {
 }
 
 async fn honest_here(address: SocketAddr, time: Duration) -> Met {
-    let mut client = client(address);
+    let mut client = hasty(address);
     let started = client
         .start_run(StartRunRequest { task_thread_id: "honest".to_owned(), ..StartRunRequest::default() })
         .await

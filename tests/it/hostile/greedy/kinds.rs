@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{IntoRequest, Request, Status};
 
 use crate::process::calls::{Step, ask, bulk};
-use crate::process::server::{Client, Server, client};
+use crate::process::server::{Client, Server, hasty};
 
 /// Connections of a greedy caller that needs many: each takes 1,024 streams.
 const CONNECTIONS: usize = 12;
@@ -153,10 +153,10 @@ impl Greedy {
                 let (run_id, lifecycle) = ("keys".to_owned(), "masks".to_owned());
                 let lease_ttl = Some(Duration::from_mins(10).try_into().unwrap());
                 let start = StartRunRequest { run_id, lifecycle, lease_ttl, ..in_thread("keys") };
-                server.client().start_run(start).await.unwrap();
+                server.hasty().start_run(start).await.unwrap();
             }
             Self::Redactions => {
-                let mut client = server.client();
+                let mut client = server.hasty();
                 ask(&mut client, "long", Step::Start, "").await.unwrap();
                 ask(&mut client, "long", Step::Bulk, "").await.unwrap();
                 for nth in 0..size.of(1_300) {
@@ -164,7 +164,7 @@ impl Greedy {
                 }
             }
             Self::WholeReads => {
-                let mut client = server.client();
+                let mut client = server.hasty();
                 let contents = || Some(bulk());
                 let start = StartRunRequest { run_id: "whole".to_owned(), input: contents(), ..in_thread("whole") };
                 client.start_run(start).await.unwrap();
@@ -180,7 +180,7 @@ impl Greedy {
                 start_many(server, size.of(10_000), apart).await;
             }
             Self::Waits => {
-                let mut client = server.client();
+                let mut client = server.hasty();
                 for nth in 0..size.of(100) {
                     let run_id = format!("waited-{nth}");
                     ask(&mut client, &run_id, Step::Start, "").await.unwrap();
@@ -188,7 +188,7 @@ impl Greedy {
                 }
             }
             Self::StoppedReading => {
-                let mut client = server.client();
+                let mut client = server.hasty();
                 for nth in 0..size.of(300) {
                     let run_id = format!("large-{nth}");
                     ask(&mut client, &run_id, Step::Start, "").await.unwrap();
@@ -208,7 +208,7 @@ impl Greedy {
                     ..in_thread("values")
                 };
                 start_many(server, 2 * size.of(size.values), pending).await;
-                let (client, begun) = (server.client(), Instant::now());
+                let (client, begun) = (server.hasty(), Instant::now());
                 let claims = (0..64).map(|_| {
                     let mut client = client.clone();
                     async move { while let Ok(Some(_)) = claim_value(&mut client).await {} }
@@ -222,11 +222,11 @@ impl Greedy {
 
     /// Is greedy until then.
     pub(super) async fn take(self, asked: Arc<Asked>) {
-        let clients: Vec<Client> = (0..CONNECTIONS).map(|_| client(asked.address)).collect();
+        let clients: Vec<Client> = (0..CONNECTIONS).map(|_| hasty(asked.address)).collect();
         let mut tasks = JoinSet::new();
         for nth in 0..self.callers(asked.size) {
             // Those that list have a connection each.
-            let client = if self == Self::Listers { client(asked.address) } else { clients[nth % CONNECTIONS].clone() };
+            let client = if self == Self::Listers { hasty(asked.address) } else { clients[nth % CONNECTIONS].clone() };
             let asked = asked.clone();
             tasks.spawn(async move {
                 let mut client = client;
@@ -312,12 +312,12 @@ impl Greedy {
             Self::ClaimsOfNewcomers => {
                 static NEWCOMERS: AtomicU64 = AtomicU64::new(0);
                 let workflow_id = format!("newcomer-{}", NEWCOMERS.fetch_add(1, Ordering::Relaxed));
-                let mut client = self::client(asked.address);
+                let mut client = self::hasty(asked.address);
                 got.note(client.claim_next_run(claim(&workflow_id, Duration::ZERO)).await.map(drop)).await;
             }
             Self::CountsOfNewcomers => {
                 let count = CountRunsRequest { by_phase: true, by_suspension: true, ..CountRunsRequest::default() };
-                got.note(self::client(asked.address).count_runs(count).await.map(drop)).await;
+                got.note(self::hasty(asked.address).count_runs(count).await.map(drop)).await;
             }
             Self::ManyNamespaces => {
                 static LISTS: AtomicU64 = AtomicU64::new(0);
@@ -449,7 +449,7 @@ async fn watch(client: &mut Client, filter: RunFilter, cursor: Option<&String>, 
 /// The cursor of the log's end.
 async fn cursor(server: &Server) -> String {
     let asked = WatchRunsRequest { initial: Initial::None.into(), ..WatchRunsRequest::default() };
-    let mut frames = server.client().watch_runs(asked).await.unwrap().into_inner();
+    let mut frames = server.hasty().watch_runs(asked).await.unwrap().into_inner();
     let frame = frames.message().await.unwrap().unwrap().frame.unwrap();
     let Frame::CaughtUp(caught_up) = frame else { panic!("{frame:?}") };
     caught_up.cursor
@@ -466,7 +466,7 @@ async fn start_many<R>(server: &Server, count: usize, request: impl Fn(usize) ->
 where
     R: IntoRequest<StartRunRequest>,
 {
-    let client = server.client();
+    let client = server.hasty();
     for chunk in (0..count).collect::<Vec<_>>().chunks(256) {
         let starts = chunk.iter().map(|n| {
             let (mut client, asked) = (client.clone(), request(*n));

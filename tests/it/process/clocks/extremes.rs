@@ -9,6 +9,7 @@ use super::{HOUR, shifted};
 use crate::process::calls::{Step, ask};
 use crate::process::data::Data;
 use crate::process::server::{Client, Process, SOON, Server, eventually, run};
+use crate::support::patient::Patient;
 use crate::support::tls::{Ca, channel};
 
 /// Years, as long as they are on average.
@@ -96,7 +97,7 @@ async fn connections_with_tls_are_taken_under_a_clock_before_1970() {
         let server = Server::of(Process::spawn_with(&args, &environment)).await;
         let trusted = || ca.trusted((!asks.is_empty()).then_some(&own), &[b"h2"]);
         let calls = async |config: std::sync::Arc<ClientConfig>, run_id: &str| {
-            let mut client = Client::new(channel(server.address, config));
+            let mut client = Client::new(Patient::new(channel(server.address, config)));
             ask(&mut client, run_id, Step::Start, run_id).await.map(drop)
         };
         let is_open = eventually(SOON, async || calls(trusted(), "before").await.ok());
