@@ -35,6 +35,7 @@ mod queue_key;
 mod queues;
 mod replay;
 mod room;
+mod spread;
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! The knowledge of a queue, step by step.
 
+mod drawn;
 mod model;
 
 use std::pin::Pin;
