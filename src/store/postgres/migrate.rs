@@ -51,13 +51,14 @@ select pg_advisory_unlock($1)";
 
 const EXISTS: &str = "-- migrate.exists
 select to_regclass('ledger_migrations') is not null as found";
-/// A ledger in a schema that the session does not look into, whoever may read it: the catalogue is everybody's.
+/// A ledger in a schema that the session does not look into, whoever may read it: the catalogue is everybody's. One in a
+/// schema that it does look into was made since [`EXISTS`].
 const ELSEWHERE: &str = "-- migrate.elsewhere
 select string_agg(quote_ident(n.nspname), ', ' order by n.nspname) as schemas, quote_ident(current_user) as role,
        current_setting('search_path') as search_path
   from pg_catalog.pg_class c
   join pg_catalog.pg_namespace n on n.oid = c.relnamespace
- where c.relname = 'ledger_migrations' and c.relkind in ('r', 'p')
+ where c.relname = 'ledger_migrations' and c.relkind in ('r', 'p') and n.nspname <> all (current_schemas(true))
    and exists (select from pg_catalog.pg_class l where l.relnamespace = n.oid and l.relname = 'run_events')";
 const MADE_IN: &str = "-- migrate.made_in
 select quote_ident(current_schema()) as schema";
