@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
+use runledger_client::Repetition;
 use runledger_proto::v1::{self, GetRunRequest};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
@@ -26,6 +27,9 @@ use crate::servers::{Client, Connections, Reach, Replicas};
 /// The runs of a part. Its last ones are written by fewer callers than there are, and of two parts a fill that goes on
 /// has to look which runs there are.
 const PART_RUNS: u64 = 10_000;
+
+/// The time for which a call is made again that the server has no room for.
+const BUSY_MAX: Duration = Duration::from_mins(1);
 
 /// The settings of a fill.
 #[derive(Args, Clone, Debug)]
@@ -111,10 +115,13 @@ impl Fill {
     /// The events of a run that are there.
     async fn events_there(&self, number: u64) -> Result<u64, BenchError> {
         let request = GetRunRequest { run_id: self.recipe.run_id(number), ..GetRunRequest::default() };
-        match self.connections.of(number).get_run(request).await {
-            Ok(answer) => Ok(answer.into_inner().run.map_or(0, |run| run.revision)),
-            Err(status) if status.code() == Code::NotFound => Ok(0),
-            Err(status) => Err(BenchError::call("GetRun")(status)),
+        let begun = Instant::now();
+        loop {
+            match self.connections.of(number).get_run(request.clone()).await {
+                Ok(answer) => return Ok(answer.into_inner().run.map_or(0, |run| run.revision)),
+                Err(status) if status.code() == Code::NotFound => return Ok(0),
+                Err(status) => before_again(BenchError::call("GetRun")(status), begun).await?,
+            }
         }
     }
 
@@ -125,7 +132,10 @@ impl Fill {
         let mut client = self.connections.of(number);
         let mut events = 0;
         for call in calls {
-            make(&mut client, call).await?;
+            let begun = Instant::now();
+            while let Err(failed) = make(&mut client, call.clone()).await {
+                before_again(failed, begun).await?;
+            }
             events += 1;
         }
         let counted = if events == 0 { &self.there } else { &self.written };
@@ -151,6 +161,18 @@ impl Fill {
             ],
             ..Report::default()
         }
+    }
+}
+
+/// Waits before a call is made again that failed because the server was busy, as long as it says that it wrote nothing.
+async fn before_again(failed: BenchError, begun: Instant) -> Result<(), BenchError> {
+    let BenchError::Call { status, .. } = &failed else { return Err(failed) };
+    match Repetition::from(&**status) {
+        Repetition::After(wait) if begun.elapsed() < BUSY_MAX => {
+            sleep(wait).await;
+            Ok(())
+        }
+        Repetition::After(_) | Repetition::Open | Repetition::Useless => Err(failed),
     }
 }
 

@@ -250,7 +250,7 @@ impl Details {
 /// The wait before a command is sent again whose call had no time left.
 const DEADLINE_AFTER: Duration = Duration::from_millis(50);
 
-/// What the error of a command in a list says of sending the command again.
+/// What an error says of sending the command again: that of a command in a list, or the status of its own call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetition {
     /// The command wrote nothing, and may be sent again after this time.
@@ -271,6 +271,13 @@ impl From<&RpcStatus> for Repetition {
             (Some("OUTCOME_UNKNOWN") | None, _) => Self::Open,
             (Some(_), _) => Self::Useless,
         }
+    }
+}
+
+impl From<&Status> for Repetition {
+    fn from(status: &Status) -> Self {
+        // What cannot be read has no reason.
+        Self::from(&RpcStatus::decode(status.details()).unwrap_or_default())
     }
 }
 
