@@ -1,5 +1,6 @@
 //! `runledger run apply`: commands from a stream, each answered by a line.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::PathBuf;
@@ -8,15 +9,18 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::FutureExt as _;
+use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::cli::connect::Caller;
 use crate::cli::exit::{Stop, exit_codes, say};
 use crate::cli::output::Out;
 use crate::clock;
+use crate::tasks::signals::Signals;
 use crate::text;
 use runledger_client::{CommandBuffer, Failure, Kind, QueuedCommand, Repetition};
 use runledger_proto::methods::request_id_mut;
@@ -35,7 +39,8 @@ pub(super) const HELP: &str = concat!(
     of the lines; commands on one run are decided in their order. What was read while a call was under way goes in the \
     next one, at most 1,000 at once. A line without `requestId` gets one. What the server had no room for is sent again \
     until `--timeout` is over; then this ends, and nothing behind it is sent. Ends at the first line that is no command, too. \
-    With a command that was refused it goes on, and ends with 1.\n\n",
+    With a command that was refused it goes on, and ends with 1. Ctrl-C ends it when what was sent has its results; a \
+    second one ends it at once.\n\n",
     exit_codes!()
 );
 
@@ -66,19 +71,55 @@ pub(super) async fn run(args: ApplyArgs) -> Result<(), Stop> {
     let (buffer, sends) = CommandBuffer::new(args.caller.client()?, args.caller.timeout());
     let mut lines = lines_of(args.file);
     let (to, results) = mpsc::channel(RESULTS_MAX);
-    let queues = async move {
-        while let Some(line) = lines.recv().await {
-            match line {
-                // Who reads the results ends everything where it fails.
-                Ok(command) => drop(to.send(buffer.queue(command).await).await),
-                Err(wrong) => return Ok(Some(wrong)),
+    let signals = Signals::caught(&[SignalKind::interrupt(), SignalKind::terminate()]);
+    let mut signals = signals.map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
+    let (stop, stopped_by) = (CancellationToken::new(), OnceCell::new());
+    let queues = async {
+        // Dropped at the end, they tell that nothing more comes.
+        let (buffer, to) = (buffer, to);
+        let queues = async {
+            while let Some(line) = lines.recv().await {
+                match line {
+                    // Who reads the results ends everything where it fails.
+                    Ok(command) => drop(to.send(buffer.queue(command).await).await),
+                    Err(wrong) => return Some(wrong),
+                }
             }
+            None
+        };
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(None),
+            wrong = queues => Ok(wrong),
         }
-        Ok(None)
     };
-    let (wrong, (), told) = tokio::try_join!(queues, sends.map(Ok), write(results))?;
+    let all = async { tokio::try_join!(queues, sends.map(Ok), write(results)) };
+    let twice = async {
+        stopped_by.set(signals.next().await).expect("it is set here only");
+        stop.cancel();
+        say("stopping when what was sent has its results: once more, and it ends at once");
+        signals.next().await
+    };
+    let (wrong, (), told) = tokio::select! {
+        biased;
+        done = all => done?,
+        number = twice => return Err(Stop::Signal(number)),
+    };
+    let wrong = wrong.or(stopped_by.into_inner().map(Stop::Signal));
     let ended = told.ended();
     match wrong {
+        Some(Stop::Signal(number)) => {
+            let ends = if told.count == 1 {
+                "command was sent, and has its result"
+            } else {
+                "commands were sent, and have their results"
+            };
+            say(&format!("stopped: {} {ends}", told.count));
+            if let Err(Stop::Unreachable(said) | Stop::TimedOut(said)) = ended {
+                say(&said);
+            }
+            Err(Stop::Signal(number))
+        }
         Some(wrong) if told.count > 0 => {
             if let Err(Stop::Unreachable(said) | Stop::TimedOut(said)) = ended {
                 say(&said);

@@ -57,3 +57,41 @@ async fn nothing_is_sent_behind_a_line_that_was_not_answered_in_time() {
     let after = done(server.address(), &["run", "update", "r", "--label", "after=1", "-o", "json"]).await;
     assert!(after.contains("RUN_STATUS_RUNNING"), "{after}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_ends_it_with_the_results_of_what_was_sent() {
+    let server = Server::start("memory").await;
+    let mut child = applies(&server, &[]);
+    says(&mut child, &json!({"start": {"runId": "r", "taskThreadId": "t"}})).await;
+    let mut results = BufReader::new(child.stdout.take().unwrap()).lines();
+    let result = timeout(PATIENCE, results.next_line()).await.expect("it waits for more").unwrap().unwrap();
+    assert!(result.contains("DISPOSITION_APPLIED"), "{result}");
+    kill(&child, "INT");
+    let ended = timeout(PATIENCE, child.wait_with_output()).await.expect("it hangs").unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    assert!(said.ends_with("runledger: stopped: 1 command was sent, and has its result\n"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ctrl_c_waits_for_a_result_and_a_second_one_does_not() {
+    let server = Server::start("memory").await;
+    server.signal("STOP");
+    let mut child = applies(&server, &["--timeout", "10m"]);
+    says(&mut child, &json!({"start": {"runId": "r", "taskThreadId": "t"}})).await;
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let waits = timeout(PATIENCE, said.next_line()).await.expect("it says nothing").unwrap().unwrap();
+    assert!(waits.ends_with("has not answered yet (0 commands were answered): waiting"), "{waits}");
+    kill(&child, "INT");
+    let waits = timeout(PATIENCE, said.next_line()).await.expect("it says nothing").unwrap().unwrap();
+    assert_eq!(waits, "runledger: stopping when what was sent has its results: once more, and it ends at once");
+    kill(&child, "TERM");
+    let ended = timeout(PATIENCE, child.wait()).await.expect("it hangs").unwrap();
+    assert_eq!(ended.code(), Some(143));
+    server.signal("CONT");
+}
+
+fn kill(child: &Child, signal: &str) {
+    let sent = std::process::Command::new("kill").args(["-s", signal, &child.id().unwrap().to_string()]).status();
+    assert!(sent.unwrap().success());
+}
