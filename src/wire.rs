@@ -8,6 +8,7 @@ pub mod codec;
 pub mod commands;
 pub mod cursor;
 mod frames;
+pub mod from_domain;
 pub mod heartbeats;
 pub mod identity;
 pub mod lifecycle;

@@ -6,6 +6,7 @@ use criterion::{BatchSize, BenchmarkGroup, Criterion};
 use prost::Message;
 use runledger::domain::Command;
 use runledger::store::Ledger;
+use runledger::wire::from_domain::IntoMessage as _;
 use runledger::wire::request;
 use runledger_proto::v1;
 use std::hint::black_box;
@@ -53,7 +54,7 @@ fn taken<M: Message + Default>(
 fn answered(group: &mut BenchmarkGroup<'_, WallTime>, size: &str, run: &runledger::domain::Run) {
     group.bench_function(format!("run_to_answer/{size}"), |bencher| {
         bencher.iter(|| {
-            let run: v1::Run = black_box(run).into();
+            let run: v1::Run = black_box(run).into_message();
             let answer = v1::CompleteRunResponse {
                 current_revision: run.revision,
                 run: Some(run),

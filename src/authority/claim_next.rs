@@ -9,6 +9,7 @@ use super::{ANSWER_BYTES_MAX, Authority, Call, unlisted};
 use crate::auth::Caller;
 use crate::claims::{self, Claim, Granted};
 use crate::telemetry::{record, traces};
+use crate::wire::from_domain::FromDomain as _;
 use crate::wire::problem::{self, Problem};
 use crate::wire::query;
 use runledger_proto::v1;
@@ -83,12 +84,12 @@ impl Authority {
         };
         let Some(Granted { first, more, .. }) = granted else { return Ok(v1::ClaimNextRunResponse::default()) };
         traces::current_run(&claim.namespace, &first.run().run_id);
-        let run = v1::Run::from(first.run());
+        let run = v1::Run::from_domain(first.run());
         first.receive();
         let mut bytes = run.encoded_len();
         let mut more_runs = Vec::with_capacity(more.len());
         for grant in more {
-            let run = v1::Run::from(grant.run());
+            let run = v1::Run::from_domain(grant.run());
             bytes += run.encoded_len();
             // What is left here is given back.
             if bytes > bytes_max {

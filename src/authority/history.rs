@@ -8,6 +8,7 @@ use crate::domain::Revision;
 use crate::store::RunAsKept;
 use crate::store::query::Reach;
 use crate::telemetry::traces;
+use crate::wire::from_domain::IntoMessage as _;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
 use runledger_proto::v1;
@@ -55,7 +56,7 @@ impl Authority {
         let (mut bytes, mut yielding) = (0, YieldEvery::default());
         let mut events: Vec<v1::RunEvent> = Vec::with_capacity(page.len());
         for event in &page {
-            let event: v1::RunEvent = event.into();
+            let event: v1::RunEvent = event.into_message();
             let encoded = event.encoded_len();
             yielding.made(encoded).await;
             bytes += encoded;

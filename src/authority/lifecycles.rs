@@ -10,6 +10,7 @@ use crate::domain::{
 };
 use crate::store::{ChangeError, StoreError};
 use crate::telemetry::chain;
+use crate::wire::from_domain::{FromDomain as _, IntoMessage};
 use crate::wire::problem::{self, Problem};
 use crate::wire::{lifecycle, page_token};
 use runledger_proto::v1;
@@ -34,7 +35,7 @@ impl Authority {
         // The put stands, whether its time can be read or not.
         let record = self.version(&put.namespace, &outcome.id().into()).await.ok().flatten();
         let LifecycleId { name, version } = outcome.id().clone();
-        let known = record.as_ref().map(v1::Lifecycle::from).unwrap_or_default();
+        let known = record.as_ref().map(v1::Lifecycle::from_domain).unwrap_or_default();
         let lifecycle = Some(v1::Lifecycle { name, version, declaration: String::new(), ..known });
         Ok(v1::PutLifecycleResponse { lifecycle, disposition: disposition.into(), notes })
     }
@@ -51,7 +52,7 @@ impl Authority {
         let name = lifecycle::get(&call.message).map_err(problem::invalid)?;
         let _turn = self.turns.short(call.key).await?;
         let lifecycle = match self.version(&call.caller.namespace, &name).await? {
-            Some(record) => (&record).into(),
+            Some(record) => (&record).into_message(),
             None => built_in(&name).ok_or_else(|| problem::lifecycle_not_found(&name))?,
         };
         Ok(v1::GetLifecycleResponse { lifecycle: Some(lifecycle) })
@@ -85,7 +86,10 @@ impl Authority {
             None => page_token::after_lifecycle(&last.id.name, &self.seals, namespace),
         };
         let next_page_token = listed.last().filter(|_| has_more).map(next).unwrap_or_default();
-        Ok(v1::ListLifecyclesResponse { lifecycles: listed.iter().map(Into::into).collect(), next_page_token })
+        Ok(v1::ListLifecyclesResponse {
+            lifecycles: listed.iter().map(IntoMessage::into_message).collect(),
+            next_page_token,
+        })
     }
 
     /// Puts the lifecycle that a refused start names and its namespace lacks, where it is built in, and tells whether

@@ -17,6 +17,7 @@ use crate::store::attached::{self, Attached};
 use crate::store::query::{
     ClaimPlace, CountBy, Order, Place, READY_RUNS_MAX, Reach, ReadyOf, RunCounts, RunPage, RunQuery,
 };
+use crate::wire::from_domain::{FromDomain as _, IntoMessage as _};
 use crate::wire::page_token::PAGE_TOKEN_BYTES_MAX;
 use crate::wire::problem::{self, Problem};
 use crate::wire::{page_token, query};
@@ -104,7 +105,7 @@ impl Authority {
         let (counted, _turn) = self.turns.read(key, count).await?;
         let let_through = |status: &RunStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
         let counts = RunStatus::ALL.into_iter().filter(let_through).map(|status| v1::StatusCount {
-            status: v1::RunStatus::from(status).into(),
+            status: v1::RunStatus::from_domain(status).into(),
             count: counted.counts.get(&status).copied().unwrap_or(0),
         });
         let other_phases = counted.phases.values().skip(PHASES_LISTED_MAX).sum();
@@ -295,7 +296,7 @@ async fn fitting(page: RunPage, bytes_max: usize) -> (Vec<v1::Run>, Option<Place
     let (mut bytes, mut yielding) = (0, YieldEvery::default());
     let mut runs: Vec<v1::Run> = Vec::with_capacity(page.runs.len());
     for (index, run) in page.runs.iter().enumerate() {
-        let shown: v1::Run = run.into();
+        let shown: v1::Run = run.into_message();
         let encoded = shown.encoded_len();
         yielding.made(encoded).await;
         // The field's number and the length stand in front of each run.
@@ -368,7 +369,7 @@ mod tests {
         let end = Place::of(&run(100));
         let page = || RunPage { runs: (0..9).map(run).collect(), next: Some(end.clone()) };
         let whole = v1::ListRunsResponse {
-            runs: page().runs.iter().map(v1::Run::from).collect(),
+            runs: page().runs.iter().map(v1::Run::from_domain).collect(),
             next_page_token: String::new(),
         };
         for bytes_max in 0..=whole.encoded_len() {

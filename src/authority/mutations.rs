@@ -10,6 +10,7 @@ use crate::engine::Failure;
 use crate::fairness::CallerKey;
 use crate::store::attached::Attached;
 use crate::telemetry::traces;
+use crate::wire::from_domain::{FromDomain as _, IntoMessage as _};
 use crate::wire::problem::{self, Problem};
 use crate::wire::request;
 use runledger_proto::v1;
@@ -103,8 +104,8 @@ impl Authority {
             let answer = answer.map_err(|failure| failed(failure, retry_is_safe))?;
             Ok(Mutated {
                 abort_requested: answer.run.supervision.abort_request.is_some(),
-                run: Some(answer.run.as_ref().into()),
-                disposition: v1::Disposition::from(answer.disposition).into(),
+                run: Some(answer.run.as_ref().into_message()),
+                disposition: v1::Disposition::from_domain(answer.disposition).into(),
                 current_revision: answer.current_revision.into(),
                 values_redacted: answer.values_redacted,
             })

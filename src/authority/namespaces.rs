@@ -11,6 +11,7 @@ use crate::feed::cursor::Cursor;
 use crate::store::{ChangeError, StoreError};
 use crate::telemetry::chain;
 use crate::wire::cursor::{self, CursorInvalid};
+use crate::wire::from_domain::{FromDomain as _, IntoMessage as _};
 use crate::wire::problem::{self, Problem};
 use crate::wire::{namespace, page_token};
 use runledger_proto::v1;
@@ -114,7 +115,7 @@ impl Authority {
         let found = self.store.namespaces(std::slice::from_ref(&name)).await;
         let found = found.map_err(|error| unlisted("GetNamespace", &name, &error))?;
         let record = found.first().ok_or_else(|| problem::namespace_not_found(&name))?;
-        Ok(v1::GetNamespaceResponse { namespace: Some(record.into()) })
+        Ok(v1::GetNamespaceResponse { namespace: Some(record.into_message()) })
     }
 
     /// Answers a `ListNamespaces`, with those that the caller may know.
@@ -137,7 +138,10 @@ impl Authority {
         let last = known.last().filter(|_| has_more);
         let next_page_token =
             last.map(|record| page_token::after_namespace(&record.name, &self.seals)).unwrap_or_default();
-        Ok(v1::ListNamespacesResponse { namespaces: known.iter().map(v1::Namespace::from).collect(), next_page_token })
+        Ok(v1::ListNamespacesResponse {
+            namespaces: known.iter().map(v1::Namespace::from_domain).collect(),
+            next_page_token,
+        })
     }
 
     /// The first namespaces after a name that a caller may know, by name. Others are not read: neither the answer nor
@@ -186,9 +190,11 @@ impl Authority {
                 let subject = caller.principal.identity.as_ref().map(|proven| &*proven.subject);
                 let (namespace, settings) = (name.as_str(), &record.settings);
                 tracing::info!(namespace, subject, retention = ?settings.retention, quotas = ?settings.quotas, "a namespace was set");
-                Ok((Some((&record).into()), v1::Disposition::Applied))
+                Ok((Some((&record).into_message()), v1::Disposition::Applied))
             }
-            Ok(NamespaceDecision::Unchanged(record)) => Ok((Some((&record).into()), v1::Disposition::Unchanged)),
+            Ok(NamespaceDecision::Unchanged(record)) => {
+                Ok((Some((&record).into_message()), v1::Disposition::Unchanged))
+            }
             Ok(NamespaceDecision::Delete) => {
                 self.namespaces.forget(name);
                 Ok((None, v1::Disposition::Applied))

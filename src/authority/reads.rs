@@ -11,6 +11,7 @@ use crate::store::contents::Beside;
 use crate::store::query::ClaimPlace;
 use crate::store::{RunAsKept, StoreError};
 use crate::telemetry::traces;
+use crate::wire::from_domain::{FromDomain as _, IntoMessage as _};
 use crate::wire::parts::attachments;
 use crate::wire::parts::lease::progress;
 use crate::wire::problem::{self, Problem};
@@ -118,14 +119,14 @@ impl Authority {
             }
         };
         let (disposition, reason) = match &check.outcome {
-            Ok(disposition) => (v1::Disposition::from(*disposition), ""),
+            Ok(disposition) => (v1::Disposition::from_domain(*disposition), ""),
             Err(refusal) => (v1::Disposition::Unspecified, refusal.reason()),
         };
         Ok(v1::CheckTransitionResponse {
             allowed: check.allowed,
             disposition: disposition.into(),
             reason: reason.to_owned(),
-            from: check.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
+            from: check.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from_domain).into(),
             allowed_phases,
         })
     }
@@ -167,7 +168,7 @@ impl Authority {
 /// A run with the expiry and the progress in its lease's own row. Only a running run with a lease has such a row.
 fn shown(read: &RunAsKept) -> v1::Run {
     let RunAsKept { run, lease: kept } = read;
-    let mut shown: v1::Run = run.into();
+    let mut shown: v1::Run = run.into_message();
     // The row may have been read a moment after the run, and be of a later lease, which this run does not have.
     let kept = kept.as_ref().filter(|kept| kept.epoch == run.supervision.epoch());
     if let (Some(lease), Some(kept)) = (&mut shown.lease, kept) {

@@ -18,7 +18,6 @@ mod ends;
 mod errors;
 mod fitness;
 mod grants;
-mod ids;
 mod inspect;
 mod leased_run_hints;
 mod lifecycles;

@@ -14,7 +14,6 @@ mod errors;
 mod fitness;
 mod generation;
 mod identity;
-mod ids;
 mod inspect;
 mod lifecycles;
 mod lock;

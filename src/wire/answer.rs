@@ -6,14 +6,15 @@ use crate::domain::{
     Changes, Disposition, Event, EventType, Principal, PrincipalKind, RefinementsChange, Run, Status, Summary,
 };
 use crate::store::ClockStep;
+use crate::wire::from_domain::{FromDomain, IntoMessage};
 use runledger_proto::v1;
 
-impl From<&Run> for v1::Run {
-    fn from(run: &Run) -> Self {
+impl FromDomain<&Run> for v1::Run {
+    fn from_domain(run: &Run) -> Self {
         let mut shown = Self {
             task_thread_id: run.task_thread_id.clone(),
             run_id: run.run_id.to_string(),
-            status: v1::RunStatus::from(run.status).into(),
+            status: v1::RunStatus::from_domain(run.status).into(),
             started_at: Some(timestamp(run.started_at)),
             agent_id: text(run.agent_id.as_ref()),
             completed_at: run.completed_at.map(timestamp),
@@ -22,8 +23,8 @@ impl From<&Run> for v1::Run {
             running_at: run.running_at.map(timestamp),
             updated_at: Some(timestamp(run.updated_at)),
             namespace: run.namespace.to_string(),
-            lease: run.supervision.lease.as_ref().map(Into::into),
-            outcome: run.outcome().map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
+            lease: run.supervision.lease.as_ref().map(IntoMessage::into_message),
+            outcome: run.outcome().map_or(v1::RunStatus::Unspecified, v1::RunStatus::from_domain).into(),
             archived_at: run.archived_at.map(timestamp),
             ..Self::default()
         };
@@ -44,14 +45,14 @@ impl From<&Run> for v1::Run {
     }
 }
 
-impl From<&Summary> for v1::RunSummary {
-    fn from(run: &Summary) -> Self {
+impl FromDomain<&Summary> for v1::RunSummary {
+    fn from_domain(run: &Summary) -> Self {
         Self {
             namespace: run.namespace.to_string(),
             run_id: run.run_id.to_string(),
             task_thread_id: run.task_thread_id.clone(),
             agent_id: text(run.agent_id.as_ref()),
-            status: v1::RunStatus::from(run.status).into(),
+            status: v1::RunStatus::from_domain(run.status).into(),
             revision: run.revision.into(),
             started_at: Some(timestamp(run.started_at)),
             running_at: run.running_at.map(timestamp),
@@ -64,25 +65,25 @@ impl From<&Summary> for v1::RunSummary {
     }
 }
 
-impl From<&Event> for v1::RunEvent {
-    fn from(event: &Event) -> Self {
+impl FromDomain<&Event> for v1::RunEvent {
+    fn from_domain(event: &Event) -> Self {
         Self {
             run_id: event.key.run_id.to_string(),
             revision: event.revision.into(),
             at: Some(timestamp(event.at)),
-            r#type: v1::RunEventType::from(event.event_type).into(),
-            from: event.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from).into(),
-            to: v1::RunStatus::from(event.to).into(),
-            principal: Some((&event.principal).into()),
-            changes: Some((&event.changes).into()),
+            r#type: v1::RunEventType::from_domain(event.event_type).into(),
+            from: event.from.map_or(v1::RunStatus::Unspecified, v1::RunStatus::from_domain).into(),
+            to: v1::RunStatus::from_domain(event.to).into(),
+            principal: Some((&event.principal).into_message()),
+            changes: Some((&event.changes).into_message()),
             request_id: text(event.request_id.as_ref()),
             traceparent: event.trace.map(|trace| trace.to_string()).unwrap_or_default(),
         }
     }
 }
 
-impl From<&Changes> for v1::RunChanges {
-    fn from(changes: &Changes) -> Self {
+impl FromDomain<&Changes> for v1::RunChanges {
+    fn from_domain(changes: &Changes) -> Self {
         let Changes {
             task_thread_id,
             agent_id,
@@ -98,8 +99,8 @@ impl From<&Changes> for v1::RunChanges {
             task_thread_id: task_thread_id.clone(),
             agent_id: agent_id.clone(),
             metadata: metadata::shown(patch),
-            lease: supervision.lease.as_ref().map(Into::into),
-            redaction: redaction.as_deref().map(Into::into),
+            lease: supervision.lease.as_ref().map(IntoMessage::into_message),
+            redaction: redaction.as_deref().map(IntoMessage::into_message),
             ..Self::default()
         };
         bindings::show_change(bindings, &mut shown);
@@ -119,8 +120,8 @@ impl From<&Changes> for v1::RunChanges {
     }
 }
 
-impl From<&Principal> for v1::Principal {
-    fn from(principal: &Principal) -> Self {
+impl FromDomain<&Principal> for v1::Principal {
+    fn from_domain(principal: &Principal) -> Self {
         let kind = match principal.kind {
             PrincipalKind::Anonymous => v1::PrincipalKind::Anonymous,
             PrincipalKind::Claimed => v1::PrincipalKind::Claimed,
@@ -137,8 +138,8 @@ impl From<&Principal> for v1::Principal {
     }
 }
 
-impl From<Status> for v1::RunStatus {
-    fn from(status: Status) -> Self {
+impl FromDomain<Status> for v1::RunStatus {
+    fn from_domain(status: Status) -> Self {
         match status {
             Status::Pending => Self::Pending,
             Status::Running => Self::Running,
@@ -149,8 +150,8 @@ impl From<Status> for v1::RunStatus {
     }
 }
 
-impl From<Disposition> for v1::Disposition {
-    fn from(disposition: Disposition) -> Self {
+impl FromDomain<Disposition> for v1::Disposition {
+    fn from_domain(disposition: Disposition) -> Self {
         match disposition {
             Disposition::Applied => Self::Applied,
             Disposition::RecordedLate => Self::RecordedLate,
@@ -160,8 +161,8 @@ impl From<Disposition> for v1::Disposition {
     }
 }
 
-impl From<EventType> for v1::RunEventType {
-    fn from(event_type: EventType) -> Self {
+impl FromDomain<EventType> for v1::RunEventType {
+    fn from_domain(event_type: EventType) -> Self {
         match event_type {
             EventType::Created => Self::Created,
             EventType::Started => Self::Started,
@@ -278,7 +279,7 @@ mod tests {
     fn a_run_is_shown_whole() {
         let at = |micros| Time::from_micros(micros);
         let run = whole();
-        let content = || v1::Content::from(ContentDigest::new("{}"));
+        let content = || v1::Content::from_domain(ContentDigest::new("{}"));
         let number = prost_types::Value { kind: Some(prost_types::value::Kind::NumberValue(1.0)) };
         let mut shown = v1::Run {
             task_thread_id: "task".into(),
@@ -306,13 +307,13 @@ mod tests {
             presumed: true,
             abort_request: Some(v1::AbortRequest {
                 at: Some(timestamp(at(6))),
-                by: Some((&Principal::claimed("operator".into())).into()),
+                by: Some((&Principal::claimed("operator".into())).into_message()),
                 reason: "enough".into(),
                 deadline: Some(timestamp(at(7))),
             }),
             late_report: Some(v1::LateReport {
                 at: Some(timestamp(at(8))),
-                by: Some((&Principal::anonymous()).into()),
+                by: Some((&Principal::anonymous()).into_message()),
                 lease_epoch: 2,
                 status: v1::RunStatus::Completed.into(),
                 failure_reason: "late".into(),
@@ -347,8 +348,8 @@ mod tests {
             ..v1::Run::default()
         };
         bindings::tests::shown(&mut shown);
-        assert_eq!(v1::Run::from(&run), shown);
-        let summary = v1::RunSummary::from(&run.summary());
+        assert_eq!(v1::Run::from_domain(&run), shown);
+        let summary = v1::RunSummary::from_domain(&run.summary());
         assert_eq!(
             (summary.agent_id, summary.status, summary.running_at),
             (shown.agent_id, shown.status, shown.running_at)
@@ -359,7 +360,7 @@ mod tests {
     #[test]
     fn every_status_has_the_number_that_the_ledger_keeps() {
         for status in Status::ALL {
-            assert_eq!(v1::RunStatus::from(status) as i32, i32::from(status.code()));
+            assert_eq!(v1::RunStatus::from_domain(status) as i32, i32::from(status.code()));
         }
     }
 
@@ -368,7 +369,7 @@ mod tests {
         let bindings =
             BindingsChange { tab_group_id: Some(String::new()), route: Some(Route::Mcp), ..BindingsChange::default() };
         let changes = Changes { bindings, ..Changes::default() };
-        let shown = v1::RunChanges::from(&changes);
+        let shown = v1::RunChanges::from_domain(&changes);
         assert_eq!((shown.tab_group_id.as_deref(), shown.workflow_id), (Some(""), None));
         assert_eq!((shown.route, shown.metadata), (Some(v1::Route::Mcp.into()), None));
     }

@@ -9,6 +9,7 @@ use super::validate::Violations;
 use super::{query, request};
 use crate::auth::Caller;
 use crate::domain::{Command, Disposition, Renewal, Revision, Run, RunKey, Violation};
+use crate::wire::from_domain::FromDomain as _;
 use runledger_proto::v1;
 use runledger_proto::v1::run_command::Command as Of;
 use uuid::Uuid;
@@ -113,10 +114,10 @@ impl Results {
         let shown = self.shown(run);
         self.push(v1::CommandResult {
             run_id: run_id.to_owned(),
-            disposition: v1::Disposition::from(disposition).into(),
+            disposition: v1::Disposition::from_domain(disposition).into(),
             revision: run.revision.into(),
             current_revision: current_revision.into(),
-            status: v1::RunStatus::from(run.status).into(),
+            status: v1::RunStatus::from_domain(run.status).into(),
             lease_epoch: run.supervision.lease.map(|lease| lease.epoch.into()).unwrap_or_default(),
             abort_requested: run.supervision.abort_request.is_some(),
             run: shown,
@@ -131,7 +132,7 @@ impl Results {
             self.answer.runs_left_out += 1;
             return None;
         }
-        let mut shown = v1::Run::from(run);
+        let mut shown = v1::Run::from_domain(run);
         if !full {
             shown.metadata = None;
         }

@@ -10,6 +10,7 @@ use super::seal::Seals;
 use crate::domain::{Event, Run};
 use crate::feed::Encode;
 use crate::feed::cursor::Cursor;
+use crate::wire::from_domain::{FromDomain as _, IntoMessage as _};
 use runledger_proto::v1;
 
 /// Encodes for the watches of one ledger.
@@ -21,11 +22,11 @@ pub struct WireFrames {
 
 impl Encode for WireFrames {
     fn run(&self, run: &Run) -> Bytes {
-        v1::Run::from(run).encode_to_vec().into()
+        v1::Run::from_domain(run).encode_to_vec().into()
     }
 
     fn event(&self, event: &Event) -> Bytes {
-        let event: v1::RunEvent = event.into();
+        let event: v1::RunEvent = event.into_message();
         event.encode_to_vec().into()
     }
 

@@ -3,13 +3,14 @@
 use runledger_proto::v1;
 
 use crate::auth::{Caller, Grant, Grants, Role};
+use crate::wire::from_domain::IntoMessage as _;
 
 /// The answer to a `WhoAmI`.
 #[must_use]
 pub fn who_am_i(caller: &Caller) -> v1::WhoAmIResponse {
     let grants = caller.rights.grants();
     v1::WhoAmIResponse {
-        principal: Some((&caller.principal).into()),
+        principal: Some((&caller.principal).into_message()),
         believed: grants.is_none(),
         grants: grants.into_iter().flat_map(Grants::iter).map(shown).collect(),
     }

@@ -10,6 +10,7 @@ use crate::declaration;
 use crate::domain::lifecycle::NAME_RULE;
 use crate::domain::limits::LIFECYCLE_BYTES_MAX;
 use crate::domain::{LifecycleName, LifecycleRecord, PutLifecycle, Violation};
+use crate::wire::from_domain::{FromDomain, IntoMessage as _};
 
 /// The lifecycles of a page when the request does not say how many.
 const PAGE_SIZE_DEFAULT: usize = 50;
@@ -67,14 +68,14 @@ pub fn list(request: &v1::ListLifecyclesRequest) -> Result<(Option<String>, usiz
     violations.settle((name, size))
 }
 
-impl From<&LifecycleRecord> for v1::Lifecycle {
-    fn from(record: &LifecycleRecord) -> Self {
+impl FromDomain<&LifecycleRecord> for v1::Lifecycle {
+    fn from_domain(record: &LifecycleRecord) -> Self {
         Self {
             name: record.id.name.clone(),
             version: record.id.version,
             declaration: record.source.clone(),
             created_at: Some(timestamp(record.at)),
-            created_by: Some((&record.by).into()),
+            created_by: Some((&record.by).into_message()),
         }
     }
 }

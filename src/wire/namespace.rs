@@ -13,6 +13,7 @@ use crate::domain::{
     Namespace, NamespaceAsk, NamespaceCommand, NamespaceRecord, NamespaceSettings, Quotas, Retention, Revision,
     Violation,
 };
+use crate::wire::from_domain::FromDomain;
 
 /// The namespaces of a page when the request does not say how many.
 const PAGE_SIZE_DEFAULT: usize = 50;
@@ -92,8 +93,8 @@ pub fn list(request: &v1::ListNamespacesRequest) -> Result<usize, Vec<Violation>
     violations.settle(size)
 }
 
-impl From<&NamespaceRecord> for v1::Namespace {
-    fn from(record: &NamespaceRecord) -> Self {
+impl FromDomain<&NamespaceRecord> for v1::Namespace {
+    fn from_domain(record: &NamespaceRecord) -> Self {
         Self {
             name: record.name.to_string(),
             description: record.settings.description.clone(),

@@ -88,7 +88,7 @@ impl Namespaces for PostgresStore {
     async fn note_exported(&self, name: &Namespace, upto: &Positions) -> Result<(), StoreError> {
         let (shards, positions): (Vec<i16>, Vec<i64>) =
             (0_i16..).zip(upto.iter().map(|position| bigint(*position))).unzip();
-        writing(&self.commits.sessions, NOTE_EXPORTED, &[name, &shards, &positions]).await.map(drop)
+        writing(&self.commits.sessions, NOTE_EXPORTED, &[&name.as_str(), &shards, &positions]).await.map(drop)
     }
 
     async fn change_namespace(&self, command: &NamespaceCommand) -> Result<NamespaceDecision, ChangeError> {

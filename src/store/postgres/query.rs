@@ -243,7 +243,7 @@ pub(super) async fn ready_runs(
     let rows = read::rows(
         sessions,
         READY,
-        &[&namespace, &At(after.started_at), &after.run_id, &rows_max, &of.not_begun, &of.priority.get()],
+        &[&namespace, &At(after.started_at), &after.run_id.as_str(), &rows_max, &of.not_begun, &of.priority.get()],
     )
     .await?;
     Ok(RunPage::new(rows.iter().map(runs::run).collect::<Result<_, _>>()?, limit))

@@ -103,7 +103,7 @@ where
 }
 
 pub(super) async fn run(sessions: &Sessions, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
-    let rows = rows(sessions, RUN, &[&smallint(shard), &key.namespace, &key.run_id]).await?;
+    let rows = rows(sessions, RUN, &[&smallint(shard), &key.namespace.as_str(), &key.run_id.as_str()]).await?;
     rows.first().map(runs::run).transpose()
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn beside(
     let [own, late] = asked.results.map(|revision| revision.map_or(0, bigint));
     let (input, links) = (i64::from(asked.input), i16::try_from(asked.links).unwrap_or(i16::MAX));
     let arguments: [&(dyn ToSql + Sync); 7] =
-        [&smallint(shard), &key.namespace, &key.run_id, &input, &own, &late, &links];
+        [&smallint(shard), &key.namespace.as_str(), &key.run_id.as_str(), &input, &own, &late, &links];
     rows(sessions, BESIDE, &arguments).await?.iter().map(contents::row).collect()
 }
 
@@ -199,7 +199,7 @@ pub(super) async fn run_events(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let bytes = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let arguments: [&(dyn ToSql + Sync); 6] =
-        [&smallint(shard), &key.namespace, &key.run_id, &bigint(after), &limit, &bytes];
+        [&smallint(shard), &key.namespace.as_str(), &key.run_id.as_str(), &bigint(after), &limit, &bytes];
     let weight = |row: &Row| row.try_get::<_, &str>("event").map_or(0, str::len);
     let rows = rows_until(sessions, RUN_EVENTS, &arguments, weight, bytes_max).await?;
     rows.iter().map(|row| events::event(row, key)).collect()

@@ -96,7 +96,7 @@ fn part(
     let (shard, after) = (shard.0, bigint(after));
     match namespace {
         None => each(snapshot, PART, (shard, after, limit_and_one), visit)?,
-        Some(namespace) => each(snapshot, PART_OF, (shard, after, limit_and_one, namespace), visit)?,
+        Some(namespace) => each(snapshot, PART_OF, (shard, after, limit_and_one, namespace.as_str()), visit)?,
     }
     Ok(part)
 }

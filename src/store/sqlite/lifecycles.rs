@@ -69,7 +69,7 @@ impl Lifecycles for SqliteStore {
     ) -> Result<Option<LifecycleRecord>, StoreError> {
         let (namespace, name) = (namespace.clone(), name.clone());
         let read = move |connection: &mut Connection| {
-            first(connection, NAMED, (&namespace, &name.name, version(&name)), |row| record(row))
+            first(connection, NAMED, (&namespace.as_str(), &name.name, version(&name)), |row| record(row))
         };
         self.connections.read(read).await?
     }
@@ -90,7 +90,7 @@ impl Lifecycles for SqliteStore {
     ) -> Result<Vec<LifecycleRecord>, StoreError> {
         let (namespace, after) = (namespace.clone(), after.to_owned());
         let read = move |connection: &mut Connection| {
-            all(connection, LIST, (&namespace, &after, bigint(limit as u64)), |row| record(row))
+            all(connection, LIST, (&namespace.as_str(), &after, bigint(limit as u64)), |row| record(row))
         };
         self.connections.read(read).await?
     }
@@ -104,7 +104,7 @@ impl Lifecycles for SqliteStore {
     ) -> Result<Vec<LifecycleRecord>, StoreError> {
         let (namespace, name) = (namespace.clone(), name.to_owned());
         let read = move |connection: &mut Connection| {
-            all(connection, VERSIONS, (&namespace, &name, below, bigint(limit as u64)), |row| record(row))
+            all(connection, VERSIONS, (&namespace.as_str(), &name, below, bigint(limit as u64)), |row| record(row))
         };
         self.connections.read(read).await?
     }
@@ -116,14 +116,14 @@ fn version(name: &LifecycleName) -> u32 {
 
 fn what_is_declared(connection: &Connection, key: &LifecycleKey) -> Result<Option<Arc<Declared>>, StoreError> {
     let (namespace, name) = (key.namespace(), key.name());
-    let found = first(connection, DECLARED, (namespace, &name.name, version(&name)), |row| declared(row))?;
+    let found = first(connection, DECLARED, (namespace.as_str(), &name.name, version(&name)), |row| declared(row))?;
     Ok(found.filter(|declared| key.is(declared)).map(Arc::new))
 }
 
 /// Whether a name stands for what is remembered of it.
 fn is_still(connection: &Connection, key: &LifecycleKey, known: &Declared) -> Result<bool, StoreError> {
     let (namespace, name) = (key.namespace(), key.name());
-    let found = first(connection, DIGEST, (namespace, &name.name, version(&name)), |row| {
+    let found = first(connection, DIGEST, (namespace.as_str(), &name.name, version(&name)), |row| {
         Reader { table: "lifecycles", row, key: &|| name.to_string() }.get::<i64>((0, "digest"))
     })?;
     Ok(found == Some(digest_column(&known.pin)))
@@ -155,7 +155,7 @@ fn put(connection: &mut Connection, put: &PutLifecycle, now: Time) -> Result<Put
     let name = LifecycleName { name: lifecycle.name.clone(), version: None };
     let newest = what_is_declared(&transaction, &LifecycleKey::Named(namespace.clone(), name))?;
     let newest = newest.map(|declared| (declared.pin.id.version, declared.lifecycle.clone()));
-    let facts = first(&transaction, FACTS, (namespace, now.micros()), |row| {
+    let facts = first(&transaction, FACTS, (namespace.as_str(), now.micros()), |row| {
         let facts = Reader { table: "lifecycles", row, key: &|| "facts".to_owned() };
         let has_namespace = facts.get::<i64>((0, "has_namespace"))? != 0;
         let (names, puts) = (facts.get((1, "names"))?, facts.get((2, "puts"))?);
@@ -169,9 +169,10 @@ fn put(connection: &mut Connection, put: &PutLifecycle, now: Time) -> Result<Put
     let declaration = lifecycle.text();
     let digest = digest_column(&LifecyclePin::new(id.clone(), &declaration));
     let bytes = bigint((source.len() + declaration.len()) as u64);
-    let values = params![namespace, id.name, id.version, now.micros(), principal, source, declaration, digest];
+    let values =
+        params![namespace.as_str(), id.name.as_str(), id.version, now.micros(), principal, source, declaration, digest];
     execute(&transaction, PUT, values)?;
-    execute(&transaction, COUNT, params![namespace, bytes])?;
+    execute(&transaction, COUNT, params![namespace.as_str(), bytes])?;
     match transaction.execute_batch("COMMIT") {
         Ok(()) => Ok(decided),
         Err(error) if errors::wrote_nothing(&transaction, &error) => Err(errors::statement(error).into()),

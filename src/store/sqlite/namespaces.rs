@@ -53,7 +53,7 @@ impl Namespaces for SqliteStore {
 fn named(connection: &Connection, names: &[Namespace]) -> Result<Vec<NamespaceRecord>, StoreError> {
     let mut found = Vec::new();
     for name in names {
-        found.extend(first(connection, NAMED, [name], |row| record(row))?);
+        found.extend(first(connection, NAMED, [name.as_str()], |row| record(row))?);
     }
     Ok(found)
 }
@@ -75,7 +75,7 @@ fn note_exported(connection: &mut Connection, name: &Namespace, upto: &Positions
     let transaction = begin(connection)?;
     for (shard, position) in upto.iter().enumerate() {
         let shard = i64::try_from(shard).expect("there are few shards");
-        execute(&transaction, NOTE_EXPORTED, params![name, shard, bigint(*position)])?;
+        execute(&transaction, NOTE_EXPORTED, params![name.as_str(), shard, bigint(*position)])?;
     }
     transaction.commit().map_err(errors::statement)
 }
@@ -86,8 +86,8 @@ fn change(
     now: Time,
 ) -> Result<NamespaceDecision, ChangeError> {
     let transaction = begin(connection)?;
-    let record = first(&transaction, NAMED, [&command.name], |row| record(row))?;
-    let counted = first(&transaction, FACTS, [&command.name], |row| {
+    let record = first(&transaction, NAMED, [&command.name.as_str()], |row| record(row))?;
+    let counted = first(&transaction, FACTS, [&command.name.as_str()], |row| {
         let facts = Reader { table: "namespaces", row, key: &|| command.name.to_string() };
         Ok((facts.get((0, "namespaces"))?, facts.get::<i64>((1, "has_runs"))? != 0))
     })?;
@@ -98,15 +98,19 @@ fn change(
         NamespaceDecision::Unchanged(_) => return Ok(decision),
         NamespaceDecision::Create(record) | NamespaceDecision::Update(record) => write(&transaction, record)?,
         NamespaceDecision::Delete => {
-            execute(&transaction, "-- namespaces.delete\ndelete from namespaces where name = ?1", [&command.name])?;
+            execute(
+                &transaction,
+                "-- namespaces.delete\ndelete from namespaces where name = ?1",
+                [&command.name.as_str()],
+            )?;
             let measured = "-- stored_bytes.delete\ndelete from stored_bytes where namespace = ?1";
-            execute(&transaction, measured, [&command.name])?;
+            execute(&transaction, measured, [&command.name.as_str()])?;
             let walked = "-- retention_walks.delete\ndelete from retention_walks where namespace = ?1";
-            execute(&transaction, walked, [&command.name])?;
+            execute(&transaction, walked, [&command.name.as_str()])?;
             let exported = "-- exported.delete\ndelete from exported where namespace = ?1";
-            execute(&transaction, exported, [&command.name])?;
+            execute(&transaction, exported, [&command.name.as_str()])?;
             let declared = "-- lifecycles.delete\ndelete from lifecycles where namespace = ?1";
-            execute(&transaction, declared, [&command.name])?;
+            execute(&transaction, declared, [&command.name.as_str()])?;
         }
     }
     match transaction.execute_batch("COMMIT") {
@@ -129,7 +133,7 @@ fn write(transaction: &Transaction<'_>, record: &NamespaceRecord) -> Result<(), 
                 updated_at = ?7, keep_completed_ms = ?8, keep_aborted_ms = ?9, keep_failed_ms = ?10,
                 keep_until_exported = ?11",
         params![
-            record.name,
+            record.name.as_str(),
             record.settings.description,
             record.settings.quotas.max_active_runs.map(bigint),
             record.settings.quotas.max_stored_bytes.map(bigint),

@@ -104,10 +104,11 @@ fn follow(
 ) -> Result<(), StoreError> {
     let Range { after, before } = range;
     let (after_at, before_at) = (after.started_at.micros(), before.started_at.micros());
+    let (after_id, before_id) = (after.run_id.as_str(), before.run_id.as_str());
     let by = By::new(filter);
     let known = by.value(filter);
     let priority = filter.priority.filter(|_| by == By::Priority).map(Priority::get);
-    let mut values: Vec<&dyn ToSql> = vec![&namespace, &after_at, &after.run_id, &before_at, &before.run_id];
+    let mut values: Vec<&dyn ToSql> = vec![&namespace, &after_at, &after_id, &before_at, &before_id];
     values.extend(known.iter().map(|value| value as &dyn ToSql));
     values.extend(priority.iter().map(|priority| priority as &dyn ToSql));
     let mut yielding = Yielding::begin();
@@ -160,7 +161,7 @@ pub(super) fn ready(
     let runs = all(
         connection,
         READY,
-        (namespace, after.started_at.micros(), &after.run_id, rows_max, of.not_begun, of.priority.get()),
+        (namespace, after.started_at.micros(), &after.run_id.as_str(), rows_max, of.not_begun, of.priority.get()),
         |row| runs::run(row),
     )?;
     Ok(RunPage::new(runs, limit))

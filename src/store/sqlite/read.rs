@@ -36,7 +36,7 @@ select revision, at, event, request_id from run_events
 
 /// The run as it is stored.
 pub(super) fn run(connection: &Connection, shard: Shard, key: &RunKey) -> Result<Option<Run>, StoreError> {
-    first(connection, RUN, (shard.0, &key.namespace, &key.run_id), |row| runs::run(row))
+    first(connection, RUN, (shard.0, &key.namespace.as_str(), &key.run_id.as_str()), |row| runs::run(row))
 }
 
 /// Runs as they are stored, with their leases, until they have so many bytes. Each is read for itself, and a lease a
@@ -72,7 +72,7 @@ pub(super) fn beside(
     asked: &Beside,
 ) -> Result<Vec<ContentRow>, StoreError> {
     let [own, late] = asked.results.map(|revision| revision.map_or(0, bigint));
-    let values = (shard.0, &key.namespace, &key.run_id, i64::from(asked.input), own, late, asked.links);
+    let values = (shard.0, key.namespace.as_str(), key.run_id.as_str(), i64::from(asked.input), own, late, asked.links);
     all(connection, BESIDE, values, |row| contents::row(row))
 }
 
@@ -84,7 +84,8 @@ pub(super) fn runs_at(
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let run_at = |(shard, key, revision): &(Shard, RunKey, Revision)| {
         let mut history = events::History::of(key);
-        let values = (shard.0, &key.namespace, &key.run_id, bigint(revision.first_to_fold()), bigint(*revision));
+        let values =
+            (shard.0, key.namespace.as_str(), key.run_id.as_str(), bigint(revision.first_to_fold()), bigint(*revision));
         each(&snapshot, RUN_AT, values, |row| history.add(row).map(ControlFlow::Continue))?;
         Ok(history.run()?.filter(|run| run.revision == *revision))
     };
@@ -111,7 +112,7 @@ pub(super) fn revisions_as_of(
 ) -> Result<Vec<Revision>, StoreError> {
     let snapshot = connection.transaction().map_err(errors::statement)?;
     let revision = |(shard, key, end): &(Shard, RunKey, Position)| {
-        let values = (shard.0, &key.namespace, &key.run_id, bigint(*end));
+        let values = (shard.0, key.namespace.as_str(), key.run_id.as_str(), bigint(*end));
         let revision = first(&snapshot, REVISION_AS_OF, values, |row| {
             Reader { table: "run_events", row, key: &|| shown(key) }.get((0, "revision"))
         });
@@ -132,15 +133,20 @@ pub(super) fn run_events(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut page = Vec::new();
     let mut bytes = 0;
-    each(connection, RUN_EVENTS, (shard.0, &key.namespace, &key.run_id, bigint(after), limit), |row| {
-        let columns = events::columns(row, key.clone())?;
-        bytes += columns.event.len();
-        if bytes > bytes_max && !page.is_empty() {
-            return Ok(ControlFlow::Break(()));
-        }
-        page.push(json::read_event(columns)?);
-        Ok(ControlFlow::Continue(()))
-    })?;
+    each(
+        connection,
+        RUN_EVENTS,
+        (shard.0, &key.namespace.as_str(), &key.run_id.as_str(), bigint(after), limit),
+        |row| {
+            let columns = events::columns(row, key.clone())?;
+            bytes += columns.event.len();
+            if bytes > bytes_max && !page.is_empty() {
+                return Ok(ControlFlow::Break(()));
+            }
+            page.push(json::read_event(columns)?);
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
     Ok(page)
 }
 

@@ -15,6 +15,7 @@ use crate::domain::{
     Run,
 };
 use crate::store::{StoreError, contents};
+use crate::wire::from_domain::{FromDomain, IntoMessage};
 use crate::wire::scalars::text;
 use crate::wire::validate::Violations;
 
@@ -86,14 +87,14 @@ impl Violations {
     }
 }
 
-impl From<ContentDigest> for v1::Content {
-    fn from(digest: ContentDigest) -> Self {
+impl FromDomain<ContentDigest> for v1::Content {
+    fn from_domain(digest: ContentDigest) -> Self {
         Self { bytes: digest.bytes, sha256: digest.sha256.to_string() }
     }
 }
 
-impl From<&Link> for v1::Link {
-    fn from(link: &Link) -> Self {
+impl FromDomain<&Link> for v1::Link {
+    fn from_domain(link: &Link) -> Self {
         Self {
             rel: link.rel.clone(),
             target: link.target.clone(),
@@ -112,15 +113,15 @@ pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
     let Some(refinements) = &run.refinements else { return };
     // Links are counted with those of a late report.
     let Attachments { input, result, links: _ } = &refinements.attachments;
-    shown.input = input.map(Into::into);
-    shown.result = result.map(|result| result.content.into());
+    shown.input = input.map(IntoMessage::into_message);
+    shown.result = result.map(|result| result.content.into_message());
 }
 
 pub(in crate::wire) fn show_change(change: &AttachmentsChange, shown: &mut v1::RunChanges) {
     let AttachmentsChange { input, result, links } = change;
-    shown.input = input.map(Into::into);
-    shown.result = result.map(Into::into);
-    shown.links = links.iter().map(Into::into).collect();
+    shown.input = input.map(IntoMessage::into_message);
+    shown.result = result.map(IntoMessage::into_message);
+    shown.links = links.iter().map(IntoMessage::into_message).collect();
 }
 
 /// Rows that were read of a run, in an answer.
@@ -149,7 +150,7 @@ pub fn whole(run: &Run, rows: &[ContentRow], answer: &mut v1::GetRunResponse) ->
 pub fn link(run: &Run, row: &ContentRow) -> Result<v1::Link, StoreError> {
     let own = run.refinements.as_ref().map_or(0, |refinements| refinements.attachments.links);
     let link = contents::link(row)?;
-    Ok(v1::Link { revision: row.revision.into(), late: row.number > own, ..(&link).into() })
+    Ok(v1::Link { revision: row.revision.into(), late: row.number > own, ..(&link).into_message() })
 }
 
 fn late_revision(run: &Run) -> Option<Revision> {

@@ -8,6 +8,7 @@ use crate::domain::limits::{FAILURE_REASON_BYTES_MAX, METADATA_PATCH_BYTES_MAX, 
 use crate::domain::{
     AbortRequest, Ask, Command, Complete, End, Ending, LateReport, RequestAbort, Run, SupervisionChange, Violation,
 };
+use crate::wire::from_domain::{FromDomain, IntoMessage};
 use crate::wire::mutation::Mutation;
 use crate::wire::scalars::{text, timestamp};
 use crate::wire::validate::Violations;
@@ -83,28 +84,28 @@ pub fn request_abort(request: v1::RequestAbortRequest, caller: &Caller) -> Resul
     Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
-impl From<&AbortRequest> for v1::AbortRequest {
-    fn from(request: &AbortRequest) -> Self {
+impl FromDomain<&AbortRequest> for v1::AbortRequest {
+    fn from_domain(request: &AbortRequest) -> Self {
         Self {
             at: Some(timestamp(request.at)),
-            by: Some((&request.by).into()),
+            by: Some((&request.by).into_message()),
             reason: text(request.reason.as_ref()),
             deadline: request.deadline.map(timestamp),
         }
     }
 }
 
-impl From<&LateReport> for v1::LateReport {
-    fn from(report: &LateReport) -> Self {
+impl FromDomain<&LateReport> for v1::LateReport {
+    fn from_domain(report: &LateReport) -> Self {
         Self {
             at: Some(timestamp(report.at)),
-            by: Some((&report.by).into()),
+            by: Some((&report.by).into_message()),
             lease_epoch: report.lease_epoch.into(),
-            status: v1::RunStatus::from(report.status).into(),
+            status: v1::RunStatus::from_domain(report.status).into(),
             failure_reason: text(report.failure_reason.as_ref().filter(|_| !report.is_incomplete())),
             reason_code: text(report.reason_code.as_ref()),
             metadata: metadata::shown(&report.metadata),
-            result: report.result.map(|result| result.content.into()),
+            result: report.result.map(|result| result.content.into_message()),
             link_count: report.links,
             phase: text(report.phase.as_ref()),
             completion_missing: report.completion_missing(),
@@ -117,8 +118,8 @@ pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
     shown.failure_reason = text(failure_reason.as_ref());
     shown.reason_code = text(reason_code.as_ref());
     shown.presumed = run.supervision.presumed;
-    shown.abort_request = run.supervision.abort_request.as_deref().map(Into::into);
-    shown.late_report = run.supervision.late_report.as_deref().map(Into::into);
+    shown.abort_request = run.supervision.abort_request.as_deref().map(IntoMessage::into_message);
+    shown.late_report = run.supervision.late_report.as_deref().map(IntoMessage::into_message);
 }
 
 pub(in crate::wire) fn show_change(ending: &Ending, change: &SupervisionChange, shown: &mut v1::RunChanges) {
@@ -126,6 +127,6 @@ pub(in crate::wire) fn show_change(ending: &Ending, change: &SupervisionChange, 
     shown.failure_reason.clone_from(failure_reason);
     shown.reason_code.clone_from(reason_code);
     shown.presumed = change.presumed;
-    shown.abort_request = change.abort_request.as_deref().map(Into::into);
-    shown.late_report = change.late_report.as_deref().map(Into::into);
+    shown.abort_request = change.abort_request.as_deref().map(IntoMessage::into_message);
+    shown.late_report = change.late_report.as_deref().map(IntoMessage::into_message);
 }

@@ -7,6 +7,7 @@ use crate::domain::{
     Ask, Claim, Command, Lease, LeaseEpoch, MaxRunning, Progress, Release, Renewal, RunKey, Time, Violation,
 };
 use crate::store::leases::Renewed;
+use crate::wire::from_domain::{FromDomain, IntoMessage};
 use crate::wire::mutation::Mutation;
 use crate::wire::scalars::{duration, timestamp};
 use crate::wire::validate::Violations;
@@ -128,8 +129,8 @@ impl Violations {
     }
 }
 
-impl From<&Lease> for v1::Lease {
-    fn from(lease: &Lease) -> Self {
+impl FromDomain<&Lease> for v1::Lease {
+    fn from_domain(lease: &Lease) -> Self {
         let Lease { epoch, ttl_ms, released, resting } = *lease;
         Self { epoch: epoch.into(), ttl: Some(duration(ttl_ms)), expires_at: None, released, resting }
     }
@@ -140,7 +141,7 @@ impl From<&Renewed> for v1::HeartbeatRunResponse {
         Self {
             revision: renewed.run.revision.into(),
             expires_at: Some(timestamp(renewed.expires_at)),
-            abort_request: renewed.run.supervision.abort_request.as_deref().map(Into::into),
+            abort_request: renewed.run.supervision.abort_request.as_deref().map(IntoMessage::into_message),
             now: Some(timestamp(renewed.now)),
         }
     }

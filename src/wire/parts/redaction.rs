@@ -3,6 +3,7 @@
 use crate::auth::Caller;
 use crate::domain::limits::{FAILURE_REASON_BYTES_MAX, REDACTED_PATH_BYTES_MAX, REDACTED_PATHS_MAX};
 use crate::domain::{Ask, Command, RedactedPath, Redaction, Violation};
+use crate::wire::from_domain::FromDomain;
 use crate::wire::mutation::Mutation;
 use crate::wire::scalars::text;
 use crate::wire::validate::Violations;
@@ -33,8 +34,8 @@ pub fn redact_run(request: v1::RedactRunRequest, caller: &Caller) -> Result<Comm
     Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
 
-impl From<&Redaction> for v1::Redaction {
-    fn from(redaction: &Redaction) -> Self {
+impl FromDomain<&Redaction> for v1::Redaction {
+    fn from_domain(redaction: &Redaction) -> Self {
         Self {
             paths: redaction.paths.iter().cloned().map(String::from).collect(),
             reason: text(redaction.reason.as_ref()),

@@ -7,6 +7,7 @@ use crate::domain::{
     Ask, Command, Ready, Resume, Resumption, Run, SupervisionChange, Suspend, Suspension, SuspensionTerms, Suspensions,
     SuspensionsChange, Violation,
 };
+use crate::wire::from_domain::{FromDomain, IntoMessage};
 use crate::wire::mutation::Mutation;
 use crate::wire::scalars::{duration, text, timestamp};
 use crate::wire::validate::Violations;
@@ -73,28 +74,28 @@ pub(in crate::wire) fn terms(terms: Option<v1::SuspensionTerms>, violations: &mu
     }
 }
 
-impl From<&Suspension> for v1::Suspension {
-    fn from(suspension: &Suspension) -> Self {
+impl FromDomain<&Suspension> for v1::Suspension {
+    fn from_domain(suspension: &Suspension) -> Self {
         Self {
             kind: suspension.kind.clone(),
             reason: suspension.reason.clone(),
             resume_hint: text(suspension.resume_hint.as_ref()),
             at: Some(timestamp(suspension.at)),
-            by: Some((&suspension.by).into()),
+            by: Some((&suspension.by).into_message()),
             lease_epoch: suspension.lease_epoch.map_or(0, Into::into),
             deadline: suspension.deadline.map(timestamp),
             ready_timeout: suspension.ready_timeout_ms.map(duration),
             keep_slot: suspension.keep_slot,
-            resumption: suspension.resumption.as_deref().map(Into::into),
+            resumption: suspension.resumption.as_deref().map(IntoMessage::into_message),
         }
     }
 }
 
-impl From<&Resumption> for v1::Resumption {
-    fn from(resumption: &Resumption) -> Self {
+impl FromDomain<&Resumption> for v1::Resumption {
+    fn from_domain(resumption: &Resumption) -> Self {
         Self {
             at: Some(timestamp(resumption.at)),
-            by: Some((&resumption.by).into()),
+            by: Some((&resumption.by).into_message()),
             reason: text(resumption.reason.as_ref()),
             phase: text(resumption.phase.as_ref()),
             max_iterations: resumption.max_iterations.unwrap_or_default(),
@@ -102,29 +103,29 @@ impl From<&Resumption> for v1::Resumption {
     }
 }
 
-impl From<&Ready> for v1::Ready {
-    fn from(ready: &Ready) -> Self {
+impl FromDomain<&Ready> for v1::Ready {
+    fn from_domain(ready: &Ready) -> Self {
         let Ready { at, deadline, not_begun } = *ready;
         Self { at: Some(timestamp(at)), deadline: deadline.map(timestamp), not_begun }
     }
 }
 
 pub(in crate::wire) fn show(run: &Run, shown: &mut v1::Run) {
-    shown.ready = run.supervision.ready.as_deref().map(Into::into);
+    shown.ready = run.supervision.ready.as_deref().map(IntoMessage::into_message);
     let Some(refinements) = &run.refinements else { return };
     let Suspensions { suspension, resumed_from } = &refinements.rest;
-    shown.suspension = suspension.as_deref().map(|it| Box::new(it.into()));
-    shown.resumed_from = resumed_from.as_deref().map(|it| Box::new(it.into()));
+    shown.suspension = suspension.as_deref().map(|it| Box::new(it.into_message()));
+    shown.resumed_from = resumed_from.as_deref().map(|it| Box::new(it.into_message()));
 }
 
 pub(in crate::wire) fn show_readiness(change: &SupervisionChange, shown: &mut v1::RunChanges) {
-    shown.ready = change.ready.as_deref().map(Into::into);
+    shown.ready = change.ready.as_deref().map(IntoMessage::into_message);
 }
 
 pub(in crate::wire) fn show_change(change: &SuspensionsChange, shown: &mut v1::RunChanges) {
     let SuspensionsChange { suspension, resumption } = change;
-    shown.suspension = suspension.as_deref().map(|it| Box::new(it.into()));
-    shown.resumption = resumption.as_deref().map(|it| Box::new(it.into()));
+    shown.suspension = suspension.as_deref().map(|it| Box::new(it.into_message()));
+    shown.resumption = resumption.as_deref().map(|it| Box::new(it.into_message()));
 }
 
 #[cfg(test)]
@@ -169,14 +170,14 @@ pub(in crate::wire) mod tests {
             reason: "which one?".into(),
             resume_hint: "say which".into(),
             at: Some(timestamp(at(10))),
-            by: Some((&Principal::claimed("agent".into())).into()),
+            by: Some((&Principal::claimed("agent".into())).into_message()),
             lease_epoch: 2,
             deadline: Some(timestamp(at(12))),
             ready_timeout: Some(Duration { seconds: 1, nanos: 500_000_000 }),
             keep_slot: true,
             resumption: Some(v1::Resumption {
                 at: Some(timestamp(at(11))),
-                by: Some((&Principal::anonymous()).into()),
+                by: Some((&Principal::anonymous()).into_message()),
                 reason: "that one".into(),
                 phase: "acting".into(),
                 max_iterations: 7,

@@ -6,6 +6,7 @@ use tonic_types::pb::{ResourceInfo, RetryInfo};
 use super::{Code, Problem, RETRY, namespaces};
 use crate::domain::limits::{ALLOWED_PHASES_MAX, LIFECYCLE_PUTS_MAX, LIFECYCLE_VERSIONS_MAX, LIFECYCLES_MAX};
 use crate::domain::{LifecycleId, LifecycleName, Namespace, PutRefusal, Requirement, RunKey, Summary};
+use crate::wire::from_domain::IntoMessage;
 
 /// A lifecycle that there is not, or not in this version.
 #[must_use]
@@ -112,7 +113,7 @@ pub(super) fn invalid_phase(refused: &RefusedPhase<'_>) -> Problem {
         allowed: listed.to_vec(),
         more: u32::try_from(more).unwrap_or(u32::MAX),
         completes,
-        run: run.map(Into::into),
+        run: run.map(IntoMessage::into_message),
     };
     Problem::new(Code::FailedPrecondition, "INVALID_PHASE", message)
         .info("run_id", &key.run_id)
@@ -128,7 +129,7 @@ pub(super) fn iteration_limit(iteration: u32, max_iterations: u32, run: &Summary
         "Run {id} would begin iteration {iteration}, and may come to {max_iterations}. Only a resumption raises that."
     );
     let run_id = id.to_string();
-    let error = v1::IterationLimitError { run_id, iteration, max_iterations, run: Some(run.into()) };
+    let error = v1::IterationLimitError { run_id, iteration, max_iterations, run: Some(run.into_message()) };
     Problem::new(Code::FailedPrecondition, "ITERATION_LIMIT", message)
         .info("run_id", id)
         .info("iteration", &iteration.to_string())
@@ -145,7 +146,7 @@ pub(super) fn incomplete(lifecycle: &LifecycleId, missing: &[Requirement], went_
     let message =
         format!("By {lifecycle}, run {id} lacks for its completion: {missing_list}. {before}Bring it with this call.");
     let (run_id, lifecycle) = (id.to_string(), lifecycle.to_string());
-    let error = v1::CompletionIncompleteError { run_id, lifecycle, missing, run: Some(run.into()) };
+    let error = v1::CompletionIncompleteError { run_id, lifecycle, missing, run: Some(run.into_message()) };
     Problem::new(Code::FailedPrecondition, "COMPLETION_INCOMPLETE", message)
         .info("run_id", id)
         .info("lifecycle", &error.lifecycle)

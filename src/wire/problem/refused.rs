@@ -7,6 +7,7 @@ use super::lifecycles::{self, RefusedPhase};
 use super::not_held::{not_held, rests};
 use super::{Code, Problem, invalid, suspended};
 use crate::domain::{LeaseEpoch, MaxRunning, Refusal, Revision, RunId, RunKey, Status as RunStatus, Summary, Time};
+use crate::wire::from_domain::{FromDomain as _, IntoMessage as _};
 use crate::wire::scalars::timestamp;
 
 /// Runs that a refused claim names.
@@ -103,7 +104,7 @@ fn run_expired(refusal: &Refusal, run: &Summary, purged_at: Time) -> Problem {
         .info("run_id", &run.run_id)
         .info("status", run.status.name())
         .info("purged_at", &purged_at.to_string())
-        .detail("runledger.v1.RunSummary", &v1::RunSummary { started_at: None, ..run.into() })
+        .detail("runledger.v1.RunSummary", &v1::RunSummary { started_at: None, ..run.into_message() })
 }
 
 fn run_id_conflict(refusal: &Refusal, field: &str, requested: &str, actual: &str, run: &Summary) -> Problem {
@@ -112,7 +113,7 @@ fn run_id_conflict(refusal: &Refusal, field: &str, requested: &str, actual: &str
         field: field.to_owned(),
         requested: requested.to_owned(),
         actual: actual.to_owned(),
-        run: Some(run.into()),
+        run: Some(run.into_message()),
     };
     problem(Code::AlreadyExists, refusal, message)
         .info("run_id", &run.run_id)
@@ -142,7 +143,7 @@ fn run_not_running(refusal: &Refusal, run: &Summary) -> Problem {
     problem(Code::FailedPrecondition, refusal, message)
         .info("run_id", &run.run_id)
         .info("status", run.status.name())
-        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from_domain(run))
 }
 
 fn run_not_terminal(refusal: &Refusal, run: &Summary) -> Problem {
@@ -150,7 +151,7 @@ fn run_not_terminal(refusal: &Refusal, run: &Summary) -> Problem {
     problem(Code::FailedPrecondition, refusal, message)
         .info("run_id", &run.run_id)
         .info("status", run.status.name())
-        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from_domain(run))
 }
 
 fn run_not_pending(refusal: &Refusal, run: &Summary) -> Problem {
@@ -158,7 +159,7 @@ fn run_not_pending(refusal: &Refusal, run: &Summary) -> Problem {
     problem(Code::FailedPrecondition, refusal, message)
         .info("run_id", &run.run_id)
         .info("status", run.status.name())
-        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from_domain(run))
 }
 
 fn run_begun(refusal: &Refusal, run: &Summary) -> Problem {
@@ -168,7 +169,7 @@ fn run_begun(refusal: &Refusal, run: &Summary) -> Problem {
     );
     problem(Code::FailedPrecondition, refusal, message)
         .info("run_id", &run.run_id)
-        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from_domain(run))
 }
 
 /// Never seen by a caller: a claim is answered with the claim that was made before.
@@ -188,10 +189,10 @@ fn invalid_transition(refusal: &Refusal, run: &Summary, to: RunStatus) -> Proble
             &v1::LifecycleTransitionError {
                 name: "LifecycleTransitionError".to_owned(),
                 run_id: run.run_id.to_string(),
-                from: v1::RunStatus::from(run.status).into(),
-                to: v1::RunStatus::from(to).into(),
+                from: v1::RunStatus::from_domain(run.status).into(),
+                to: v1::RunStatus::from_domain(to).into(),
                 message,
-                run: Some(run.into()),
+                run: Some(run.into_message()),
             },
         )
 }
@@ -208,7 +209,7 @@ fn lease_lost(refusal: &Refusal, message: String, asked: LeaseEpoch, epoch: Leas
                 run_id: id.to_string(),
                 lease_epoch: asked.into(),
                 current_epoch: epoch.into(),
-                run: Some(run.into()),
+                run: Some(run.into_message()),
             },
         )
 }
@@ -237,7 +238,7 @@ fn lease_held(
                 run_id: id.to_string(),
                 current_epoch: epoch.into(),
                 expires_at: expires_at.map(timestamp),
-                run: Some(run.into()),
+                run: Some(run.into_message()),
             },
         )
 }
@@ -267,7 +268,7 @@ fn max_running(refusal: &Refusal, max: &MaxRunning, value: &str, running: &[RunI
                 limit: *limit,
                 running: running_count,
                 running_run_ids: running.iter().take(RUNNING_LISTED_MAX).map(RunId::to_string).collect(),
-                run: Some(run.into()),
+                run: Some(run.into_message()),
             },
         )
 }
@@ -289,7 +290,7 @@ fn revision_mismatch(refusal: &Refusal, key: &RunKey, expected: Revision, run: O
             &v1::RevisionMismatchError {
                 expected_revision: expected.into(),
                 actual_revision: actual.into(),
-                run: run.map(v1::RunSummary::from),
+                run: run.map(v1::RunSummary::from_domain),
             },
         )
 }

@@ -5,6 +5,7 @@ use runledger_proto::v1;
 use super::{Code, Problem};
 use crate::domain::limits::DETAIL_TEXT_BYTES_MAX;
 use crate::domain::{Summary, Suspension};
+use crate::wire::from_domain::{FromDomain as _, IntoMessage as _};
 
 /// A run that is suspended, and with which the call would go on.
 pub(super) fn run_suspended(suspension: &Suspension, ready: bool, run: &Summary) -> Problem {
@@ -16,9 +17,10 @@ pub(super) fn run_suspended(suspension: &Suspension, ready: bool, run: &Summary)
         format!("Run {id} is suspended ({kind}): wait until it is resumed, or report what became of it.")
     };
     let cut = |text: &str| text[..text.floor_char_boundary(DETAIL_TEXT_BYTES_MAX)].to_owned();
-    let mut shown = v1::Suspension { resumption: None, ..suspension.into() };
+    let mut shown = v1::Suspension { resumption: None, ..suspension.into_message() };
     (shown.reason, shown.resume_hint) = (cut(&shown.reason), cut(&shown.resume_hint));
-    let error = v1::RunSuspendedError { run_id: id.to_string(), suspension: Some(shown), ready, run: Some(run.into()) };
+    let error =
+        v1::RunSuspendedError { run_id: id.to_string(), suspension: Some(shown), ready, run: Some(run.into_message()) };
     Problem::new(Code::FailedPrecondition, "RUN_SUSPENDED", message)
         .info("run_id", id)
         .info("kind", kind)
@@ -29,7 +31,7 @@ pub(super) fn self_raise(run: &Summary) -> Problem {
     let message = format!("Run {}: its own agent does not raise its limits: let somebody else resume it.", run.run_id);
     Problem::new(Code::PermissionDenied, "SELF_RAISE", message)
         .info("run_id", &run.run_id)
-        .detail("runledger.v1.RunSummary", &v1::RunSummary::from(run))
+        .detail("runledger.v1.RunSummary", &v1::RunSummary::from_domain(run))
 }
 
 pub(super) fn budget_exceeded(budget: &str, spent: u64, limit: u64, run: &Summary) -> Problem {
@@ -38,7 +40,7 @@ pub(super) fn budget_exceeded(budget: &str, spent: u64, limit: u64, run: &Summar
         "Run {id} was suspended because it has spent its {budget}: {spent} of {limit}. Raise the limit with it."
     );
     let (run_id, budget) = (id.to_string(), budget.to_owned());
-    let error = v1::BudgetExceededError { run_id, budget, spent, limit, run: Some(run.into()) };
+    let error = v1::BudgetExceededError { run_id, budget, spent, limit, run: Some(run.into_message()) };
     Problem::new(Code::FailedPrecondition, "BUDGET_EXCEEDED", message)
         .info("run_id", id)
         .info("budget", &error.budget)

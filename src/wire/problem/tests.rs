@@ -14,6 +14,7 @@ use crate::domain::limits::{
 use crate::domain::{
     Ask, LeaseEpoch, LifecycleId, LifecycleName, MaxRunning, Refusal, Requirement, Status as RunStatus, Summary, Time,
 };
+use crate::wire::from_domain::FromDomain as _;
 use crate::wire::validate::VIOLATIONS_MAX;
 
 /// The longest text of a limit, of one-byte or of four-byte characters.
@@ -266,7 +267,7 @@ fn the_transition_error_has_the_message_that_bridges_know() {
     assert_eq!(error.message, status.message());
     assert_eq!(error.name, "LifecycleTransitionError");
     assert_eq!((error.from(), error.to()), (v1::RunStatus::Completed, v1::RunStatus::Running));
-    assert_eq!(error.run, Some(v1::RunSummary::from(&run)));
+    assert_eq!(error.run, Some(v1::RunSummary::from_domain(&run)));
     let metadata = info(&status).metadata;
     assert_eq!(
         (metadata["run_id"].as_str(), metadata["from"].as_str(), metadata["to"].as_str()),
@@ -290,7 +291,7 @@ fn details_name_what_was_asked_and_what_was_found() {
     assert_eq!(detail::<ResourceInfo>(&status, "google.rpc.ResourceInfo"), missing);
 
     let status = refusal(&Refusal::RunNotRunning { run: run.clone() });
-    assert_eq!(detail::<v1::RunSummary>(&status, "runledger.v1.RunSummary"), v1::RunSummary::from(&run));
+    assert_eq!(detail::<v1::RunSummary>(&status, "runledger.v1.RunSummary"), v1::RunSummary::from_domain(&run));
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::support::lifecycles::Standing as _;
 use crate::support::model::Model;
 use crate::support::postgres::variable;
 use crate::support::random::commands;
+use runledger::wire::from_domain::IntoMessage as _;
 
 /// Histories of which one digest is kept.
 const BLOCK: u64 = 100;
@@ -50,7 +51,7 @@ fn history(seed: u64) -> String {
         }
         let Some(event) = model.events.get(events) else { continue };
         say(&mut told, "event", &json::event(event));
-        let mut shown: v1::RunEvent = event.into();
+        let mut shown: v1::RunEvent = event.into_message();
         let labels = shown.changes.as_mut().map(|changes| std::mem::take(&mut changes.labels));
         say(&mut told, "shown", &shown_of(&shown, labels.unwrap_or_default()));
         let run = &model.runs[&command.key];
@@ -58,7 +59,7 @@ fn history(seed: u64) -> String {
         say(&mut told, "keyframe", &json::keyframe(run));
         say(&mut told, "metadata", json::metadata(run).as_deref().unwrap_or("none"));
         say(&mut told, "labels", json::labels(&run.labels).as_deref().unwrap_or("none"));
-        let mut shown: v1::Run = run.into();
+        let mut shown: v1::Run = run.into_message();
         let labels = std::mem::take(&mut shown.labels);
         say(&mut told, "shown", &shown_of(&shown, labels));
     }

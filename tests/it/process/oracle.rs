@@ -1,6 +1,7 @@
 //! The frames that a watch of all runs must have shown: held against the log itself, read past the service, and against
 //! the times at which each call was sent and answered.
 
+use runledger::wire::from_domain::{FromDomain as _, IntoMessage as _};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -90,13 +91,21 @@ impl Oracle {
             let call = calls[&(run_id, event.request_id.as_deref().unwrap_or_default())];
             let (run, before) = states.remove(run_id).unzip();
             let run = evolve(run, event);
-            let after = Arc::new(v1::Run::from(&run));
+            let after = Arc::new(v1::Run::from_domain(&run));
             states.insert(run_id, (run, after.clone()));
             let log = &mut oracle.log[shard];
             let place = (shard, log.len());
             let position = log.len() as u64 + 1;
             let sent = call.sent.expect("what is in the log was sent");
-            log.push(Truth { shard, position, event: event.into(), before, after, sent, answered: call.answered });
+            log.push(Truth {
+                shard,
+                position,
+                event: event.into_message(),
+                before,
+                after,
+                sent,
+                answered: call.answered,
+            });
             oracle.places.insert((run_id.to_owned(), event.revision.get()), place);
             oracle.runs.entry(run_id.to_owned()).or_default().push(place);
         }

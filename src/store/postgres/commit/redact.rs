@@ -130,9 +130,11 @@ pub(super) async fn rewrite(
             let mut values = history(session, deadline, shard, (event, redaction), nothing_up_to).await?;
             let RunKey { namespace, run_id } = &event.key;
             let no_digest = NO_DIGEST.as_slice();
-            let requests: [&(dyn ToSql + Sync); 5] = [&shard, namespace, run_id, &bigint(event.revision), &no_digest];
+            let requests: [&(dyn ToSql + Sync); 5] =
+                [&shard, &namespace.as_str(), &run_id.as_str(), &bigint(event.revision), &no_digest];
             execute(session, deadline, FORGET, &requests).await?;
-            let place: [&(dyn ToSql + Sync); 4] = [&shard, namespace, run_id, &bigint(event.revision)];
+            let place: [&(dyn ToSql + Sync); 4] =
+                [&shard, &namespace.as_str(), &run_id.as_str(), &bigint(event.revision)];
             for table in redaction.paths.iter().filter_map(RedactedPath::table) {
                 let gone = before(deadline, session.query(&take_out(table), &place)).await?.map_err(retriable)?;
                 let row = gone.first();
@@ -141,7 +143,8 @@ pub(super) async fn rewrite(
             }
             values += links(session, deadline, shard, event, redaction).await?;
             if redaction.is_of_progress() {
-                values += execute(session, deadline, SAY_NOTHING, &[&shard, namespace, run_id]).await?;
+                values +=
+                    execute(session, deadline, SAY_NOTHING, &[&shard, &namespace.as_str(), &run_id.as_str()]).await?;
             }
             redacted = Some(redacted.unwrap_or(0) + values);
         }
@@ -170,7 +173,7 @@ async fn links(
     }
     let RunKey { namespace, run_id } = &redacted.key;
     let until = bigint(redacted.revision);
-    let place: [&(dyn ToSql + Sync); 4] = [&shard, namespace, run_id, &until];
+    let place: [&(dyn ToSql + Sync); 4] = [&shard, &namespace.as_str(), &run_id.as_str(), &until];
     let rows = before(deadline, session.query(LINKS, &place)).await?.map_err(retriable)?;
     let (mut numbers, mut contents): (Vec<i64>, Vec<String>) = (Vec::new(), Vec::new());
     for row in &rows {
@@ -183,7 +186,8 @@ async fn links(
     if numbers.is_empty() {
         return Ok(0);
     }
-    execute(session, deadline, &rewrite_links(), &[&shard, namespace, run_id, &numbers, &contents]).await?;
+    execute(session, deadline, &rewrite_links(), &[&shard, &namespace.as_str(), &run_id.as_str(), &numbers, &contents])
+        .await?;
     Ok(numbers.len() as u64)
 }
 
@@ -199,7 +203,7 @@ async fn keyframe(
     if !revision.has_keyframe() {
         return Ok(None);
     }
-    let place: [&(dyn ToSql + Sync); 4] = [&shard, &key.namespace, &key.run_id, &bigint(revision)];
+    let place: [&(dyn ToSql + Sync); 4] = [&shard, &key.namespace.as_str(), &key.run_id.as_str(), &bigint(revision)];
     let rows = before(deadline, session.query(KEYFRAME, &place)).await?.map_err(retriable)?;
     let text = rows.first().map(|row| Reader { table: "run_events", row, key: &|| shown(key) }.get("keyframe"));
     Ok(text.transpose()?.map(|text| read_keyframe(key, text)).transpose()?)
@@ -230,7 +234,7 @@ async fn history(
     };
     loop {
         let place: [&(dyn ToSql + Sync); 7] =
-            [&shard, &key.namespace, &key.run_id, &after, &until, &events_max, &bytes_max];
+            [&shard, &key.namespace.as_str(), &key.run_id.as_str(), &after, &until, &events_max, &bytes_max];
         let page = before(deadline, session.query(READ, &place)).await?.map_err(retriable)?;
         if page.is_empty() {
             return Ok(values);
@@ -267,7 +271,7 @@ async fn write(
         .iter()
         .map(|(_, rewritten)| rewritten.keyframe.as_deref().map(|run| Json(Keyframe::new(run))))
         .collect();
-    let rows: [&(dyn ToSql + Sync); 5] = [&shard, &positions, &events, &keyframes, &key.namespace];
+    let rows: [&(dyn ToSql + Sync); 5] = [&shard, &positions, &events, &keyframes, &key.namespace.as_str()];
     let changed = before(deadline, session.query(REWRITE, &rows)).await?.map_err(retriable)?;
     let changed = changed.first().map(|row| Reader { table: "run_events", row, key: &|| shown(key) }.get("changed"));
     if changed.transpose()? == Some(rewritten.len() as u64) { Ok(()) } else { Err(not_all_rewritten(key).into()) }

@@ -36,7 +36,7 @@ pub(super) async fn time_of(sessions: &Sessions, shard: Shard, position: Positio
 
 pub(super) async fn has_namespace(sessions: &Sessions, namespace: &Namespace) -> Result<bool, StoreError> {
     let statement = "-- inspect.has_namespace\nselect 1 as there from namespaces where name = $1";
-    Ok(!read::rows(sessions, statement, &[namespace]).await?.is_empty())
+    Ok(!read::rows(sessions, statement, &[&namespace.as_str()]).await?.is_empty())
 }
 
 pub(super) async fn steady_ahead(sessions: &Sessions) -> Result<i64, StoreError> {

@@ -76,7 +76,8 @@ fn bytes_max() -> i64 {
 
 pub(super) async fn runs(sessions: &Sessions, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
     let (shard, bytes_max) = (smallint(shard), bytes_max());
-    let arguments: [&(dyn ToSql + Sync); 5] = [&shard, &after.namespace, &after.run_id, &ROWS_MAX, &bytes_max];
+    let arguments: [&(dyn ToSql + Sync); 5] =
+        [&shard, &after.namespace.as_str(), &after.run_id.as_str(), &ROWS_MAX, &bytes_max];
     let rows = rows_until(sessions, RUNS, &arguments, Row::raw_size_bytes, PAGE_BYTES_MAX).await?;
     rows.iter().map(rows::run).collect()
 }
@@ -88,8 +89,16 @@ pub(super) async fn events(
     last: &RunKey,
 ) -> Result<Vec<EventRow>, StoreError> {
     let (shard, bytes_max) = (smallint(shard), bytes_max());
-    let arguments: [&(dyn ToSql + Sync); 8] =
-        [&shard, &after.namespace, &after.run_id, &revision, &last.namespace, &last.run_id, &ROWS_MAX, &bytes_max];
+    let arguments: [&(dyn ToSql + Sync); 8] = [
+        &shard,
+        &after.namespace.as_str(),
+        &after.run_id.as_str(),
+        &revision,
+        &last.namespace.as_str(),
+        &last.run_id.as_str(),
+        &ROWS_MAX,
+        &bytes_max,
+    ];
     let rows = rows_until(sessions, EVENTS, &arguments, Row::raw_size_bytes, PAGE_BYTES_MAX).await?;
     rows.iter().map(rows::event).collect()
 }
@@ -114,8 +123,16 @@ order by namespace, run_id, {place}",
         page = contents::page_of(table, columns),
     );
     let (shard, bytes_max) = (smallint(shard), bytes_max());
-    let arguments: [&(dyn ToSql + Sync); 8] =
-        [&shard, &after.namespace, &after.run_id, &place, &last.namespace, &last.run_id, &ROWS_MAX, &bytes_max];
+    let arguments: [&(dyn ToSql + Sync); 8] = [
+        &shard,
+        &after.namespace.as_str(),
+        &after.run_id.as_str(),
+        &place,
+        &last.namespace.as_str(),
+        &last.run_id.as_str(),
+        &ROWS_MAX,
+        &bytes_max,
+    ];
     let rows = rows_until(sessions, &statement, &arguments, Row::raw_size_bytes, PAGE_BYTES_MAX).await?;
     rows.iter().map(|row| rows::beside(row, table)).collect()
 }
@@ -137,7 +154,9 @@ pub(super) async fn keys(
     after: &RunKey,
 ) -> Result<Vec<(RunKey, bool)>, StoreError> {
     let (statement, shard) = (keys_of(table), smallint(shard));
-    let rows = read::rows(sessions, &statement, &[&shard, &after.namespace, &after.run_id, &ROWS_MAX]).await?;
+    let rows =
+        read::rows(sessions, &statement, &[&shard, &after.namespace.as_str(), &after.run_id.as_str(), &ROWS_MAX])
+            .await?;
     rows.iter().map(|row| rows::known(row, table)).collect()
 }
 

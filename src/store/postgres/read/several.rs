@@ -123,7 +123,7 @@ async fn alone_on(
     key: &RunKey,
 ) -> Result<Result<FoundRun, StoreError>, Error> {
     let statement = session.prepare_cached(RUN).await?;
-    let row = session.query_opt(&statement, &[&smallint(shard), &key.namespace, &key.run_id]).await?;
+    let row = session.query_opt(&statement, &[&smallint(shard), &key.namespace.as_str(), &key.run_id.as_str()]).await?;
     let run = match row.as_ref().map(rows::run).transpose() {
         Ok(Some(run)) => run,
         Ok(None) => return Ok(Ok(FoundRun::Nothing)),

@@ -107,8 +107,8 @@ fn read(row: &Row, _: &Wanted, sides: &mut Sides) -> Result<(), StoreError> {
     let limit = Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() };
     let value =
         LabelValue { namespace: limit.get("namespace")?, label: limit.get("label")?, value: limit.get("value")? };
-    let runs = row.try_get("runs").map_err(|error| limit.corrupt("runs", error))?;
-    sides.max_running.push((value, runs));
+    let runs: Vec<&str> = row.try_get("runs").map_err(|error| limit.corrupt("runs", error))?;
+    sides.max_running.push((value, runs.into_iter().map(RunId::from).collect()));
     Ok(())
 }
 

@@ -201,12 +201,12 @@ pub(in crate::store::postgres) async fn overdue(
     let limit = |rows_max| i64::try_from(rows_max).unwrap_or(i64::MAX);
     let arguments: [&(dyn ToSql + Sync); 8] = [
         &smallint(shard),
-        &lease.namespace,
-        &lease.run_id,
+        &lease.namespace.as_str(),
+        &lease.run_id.as_str(),
         &limit(over_max),
         &At(due_at),
-        &due.namespace,
-        &due.run_id,
+        &due.namespace.as_str(),
+        &due.run_id.as_str(),
         &limit(due_max),
     ];
     let rows = read_in_uptime(sessions, uptime, &of_overdue(), &arguments).await?;

@@ -168,7 +168,7 @@ pub(in crate::store::postgres) async fn walked_all(
     namespace: &Namespace,
 ) -> Result<(Walked, Time), StoreError> {
     let (mut walked, mut now) = (WalkedRows::default(), Time::from_micros(0));
-    for row in &read::rows(sessions, WALKED_ALL, &[namespace]).await? {
+    for row in &read::rows(sessions, WALKED_ALL, &[&namespace.as_str()]).await? {
         let walk = Reader { table: "retention_walks", row, key: &|| namespace.to_string() };
         now = walk.get("now")?;
         if let Some(keep_ms) = walk.get::<Option<u64>>("keep_ms")? {
@@ -187,7 +187,7 @@ async fn positions(
     shard_count: u16,
 ) -> Result<Positions, StoreError> {
     let mut positions = Positions::start(shard_count);
-    for row in &read::rows(sessions, statement, &[namespace]).await? {
+    for row in &read::rows(sessions, statement, &[&namespace.as_str()]).await? {
         let place = Reader { table, row, key: &|| namespace.to_string() };
         positions.set(Shard(place.get("shard")?), place.get("position")?);
     }
@@ -209,7 +209,8 @@ impl Purges for PostgresStore {
     }
 
     async fn walked(&self, shard: Shard, walk: &Walk) -> Result<Position, StoreError> {
-        let values: [&(dyn ToSql + Sync); 4] = [&walk.namespace, &smallint(shard), &bigint(walk.keep_ms), &walk.bits()];
+        let values: [&(dyn ToSql + Sync); 4] =
+            [&walk.namespace.as_str(), &smallint(shard), &bigint(walk.keep_ms), &walk.bits()];
         let rows = read::rows(&self.commits.sessions, WALKED, &values).await?;
         let position = rows.first().map(|row| of_walk(row).get("position"));
         position.transpose().map(Option::unwrap_or_default)
@@ -223,7 +224,7 @@ impl Purges for PostgresStore {
         let next = if is_of_all {
             read::rows(&self.commits.sessions, NEXT, &[&shard, &place]).await?
         } else {
-            read::rows(&self.commits.sessions, NEXT_OF, &[&shard, &place, namespace]).await?
+            read::rows(&self.commits.sessions, NEXT_OF, &[&shard, &place, &namespace.as_str()]).await?
         };
         let Some(next) = next.first() else { return Ok(step.end()) };
         let steady = self.commits.uptime.steady();
@@ -236,7 +237,9 @@ impl Purges for PostgresStore {
         }
         let statement = if is_of_all { WALK } else { WALK_OF };
         let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
-        for row in &read::rows(&self.commits.sessions, statement, &[&shard, &place, namespace, &limit]).await? {
+        for row in
+            &read::rows(&self.commits.sessions, statement, &[&shard, &place, &namespace.as_str(), &limit]).await?
+        {
             let event = of_walk(row);
             if let Some(until) = happened(row)?.and_then(kept_until) {
                 step.is_kept(until, now);
@@ -270,7 +273,7 @@ impl Purges for PostgresStore {
             &[
                 &smallint(shard),
                 &wanted,
-                namespace,
+                &namespace.as_str(),
                 &run_ids,
                 &revisions,
                 &bigint(*keep_ms),

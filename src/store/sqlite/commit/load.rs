@@ -41,7 +41,7 @@ pub(in crate::store::sqlite) fn load(
         .collect();
     let mut requests = Vec::new();
     for (key, id) in asked {
-        let values = (shard.0, request_key(key, id), &key.namespace, &key.run_id, id);
+        let values = (shard.0, request_key(key, id), key.namespace.as_str(), key.run_id.as_str(), id);
         let applied = first(transaction, REQUEST, values, |row| events::applied(row, key))?;
         requests.extend(applied.map(|applied| (key.clone(), id.to_owned(), applied)));
     }

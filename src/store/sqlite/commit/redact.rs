@@ -83,7 +83,11 @@ pub(super) fn rewrite(
         let is_looked_through = nothing_up_to.next() == redacted.revision;
         let (changed, values) =
             if is_looked_through { (0, 0) } else { history(transaction, shard, (redacted, redaction), nothing_up_to)? };
-        let forgotten = execute(transaction, FORGET, params![shard.0, key.namespace, key.run_id, until, NO_DIGEST])?;
+        let forgotten = execute(
+            transaction,
+            FORGET,
+            params![shard.0, key.namespace.as_str(), key.run_id.as_str(), until, NO_DIGEST],
+        )?;
         let mut beside = 0;
         for table in redaction.paths.iter().filter_map(RedactedPath::table) {
             beside += take_out(transaction, shard, key, until, table)?;
@@ -92,7 +96,7 @@ pub(super) fn rewrite(
             beside += links(transaction, shard, key, until, redaction)?;
         }
         if redaction.is_of_progress() {
-            beside += execute(transaction, SAY_NOTHING, (shard.0, &key.namespace, &key.run_id))?;
+            beside += execute(transaction, SAY_NOTHING, (shard.0, &key.namespace.as_str(), &key.run_id.as_str()))?;
         }
         if changed + forgotten + beside > 0 {
             secure_delete::owe(transaction)?;
@@ -118,7 +122,7 @@ fn history(
     let (mut changed, mut values) = (0, 0);
     loop {
         let (mut rewritten, mut bytes): (Vec<(Position, Rewritten)>, usize) = (Vec::new(), 0);
-        let place = params![shard.0, key.namespace, key.run_id, after, until, events_max];
+        let place = params![shard.0, key.namespace.as_str(), key.run_id.as_str(), after, until, events_max];
         let mut last = after;
         each(transaction, READ, place, |row| {
             let event = events::event(row, key)?;
@@ -155,11 +159,16 @@ fn keyframe(
         return Ok(None);
     }
     let mut run = None;
-    each(transaction, KEYFRAME, params![shard.0, key.namespace, key.run_id, bigint(revision)], |row| {
-        let text: &str = Reader { table: "run_events", row, key: &|| shown(key) }.get((0, "keyframe"))?;
-        run = Some(json::read_keyframe(key, text)?);
-        Ok(ControlFlow::Break(()))
-    })?;
+    each(
+        transaction,
+        KEYFRAME,
+        params![shard.0, key.namespace.as_str(), key.run_id.as_str(), bigint(revision)],
+        |row| {
+            let text: &str = Reader { table: "run_events", row, key: &|| shown(key) }.get((0, "keyframe"))?;
+            run = Some(json::read_keyframe(key, text)?);
+            Ok(ControlFlow::Break(()))
+        },
+    )?;
     Ok(run)
 }
 
@@ -177,7 +186,7 @@ fn take_out(
          select revision, octet_length(content) from {name}
           where shard = ?1 and namespace = ?2 and run_id = ?3 and revision < ?4"
     );
-    let place = params![shard.0, key.namespace, key.run_id, until];
+    let place = params![shard.0, key.namespace.as_str(), key.run_id.as_str(), until];
     let mut sizes: Vec<(i64, i64)> = Vec::new();
     each(transaction, &rows, place, |row| {
         let content = Reader { table: name, row, key: &|| shown(key) };
@@ -185,7 +194,11 @@ fn take_out(
         Ok(ControlFlow::Continue(()))
     })?;
     for (revision, bytes) in sizes {
-        execute(transaction, MEASURED_BESIDE, params![shard.0, key.namespace, key.run_id, revision, bytes])?;
+        execute(
+            transaction,
+            MEASURED_BESIDE,
+            params![shard.0, key.namespace.as_str(), key.run_id.as_str(), revision, bytes],
+        )?;
     }
     let gone = format!(
         "-- redact.{name}
@@ -202,7 +215,7 @@ fn links(
     redaction: &Redaction,
 ) -> Result<usize, StoreError> {
     let mut left: Vec<(i64, i64, i64, String)> = Vec::new();
-    each(transaction, LINKS, params![shard.0, key.namespace, key.run_id, until], |row| {
+    each(transaction, LINKS, params![shard.0, key.namespace.as_str(), key.run_id.as_str(), until], |row| {
         let link = Reader { table: "run_links", row, key: &|| shown(key) };
         let content: &str = link.get((2, "content"))?;
         if let Some(rewritten) = redaction::left_of_link(redaction, content, key)? {
@@ -213,8 +226,16 @@ fn links(
     })?;
     let mut changed = 0;
     for (number, revision, less, content) in left {
-        execute(transaction, MEASURED_BESIDE, params![shard.0, key.namespace, key.run_id, revision, less])?;
-        changed += execute(transaction, REWRITE_LINK, params![shard.0, key.namespace, key.run_id, number, content])?;
+        execute(
+            transaction,
+            MEASURED_BESIDE,
+            params![shard.0, key.namespace.as_str(), key.run_id.as_str(), revision, less],
+        )?;
+        changed += execute(
+            transaction,
+            REWRITE_LINK,
+            params![shard.0, key.namespace.as_str(), key.run_id.as_str(), number, content],
+        )?;
     }
     Ok(changed)
 }
@@ -230,7 +251,7 @@ fn write(
         return Ok(0);
     }
     let (event, keyframe) = (event.as_ref().map(json::event), keyframe.as_deref().map(json::keyframe));
-    execute(transaction, MEASURED, params![shard.0, key.namespace, bigint(position), event, keyframe])?;
+    execute(transaction, MEASURED, params![shard.0, key.namespace.as_str(), bigint(position), event, keyframe])?;
     match execute(transaction, REWRITE, params![shard.0, bigint(position), event, keyframe])? {
         1 => Ok(1),
         _ => Err(not_all_rewritten(key)),

@@ -65,8 +65,8 @@ impl Writer<'_> {
              values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             params![
                 self.shard.0,
-                key.namespace,
-                key.run_id,
+                key.namespace.as_str(),
+                key.run_id.as_str(),
                 bigint(run.revision),
                 run.status.code(),
                 run.started_at.micros(),
@@ -79,8 +79,8 @@ impl Writer<'_> {
                 json::record(run),
                 json::metadata(run),
                 run.archived_at.map(Time::micros),
-                run.refinements.as_ref().and_then(|refinements| refinements.origin.parent_run_id.as_ref()),
-                run.refinements.as_ref().and_then(|refinements| refinements.origin.continues_run_id.as_ref()),
+                run.refinements.as_ref().and_then(|refinements| refinements.origin.parent_run_id.as_deref()),
+                run.refinements.as_ref().and_then(|refinements| refinements.origin.continues_run_id.as_deref()),
             ],
         )
     }
@@ -98,8 +98,8 @@ impl Writer<'_> {
               where shard = ?1 and namespace = ?2 and run_id = ?3 and revision = ?4",
             params![
                 shard,
-                namespace,
-                run_id,
+                namespace.as_str(),
+                run_id.as_str(),
                 bigint(before),
                 bigint(run.revision),
                 run.status.code(),
@@ -117,8 +117,8 @@ impl Writer<'_> {
                   where shard = ?1 and namespace = ?2 and run_id = ?3",
                 params![
                     shard,
-                    namespace,
-                    run_id,
+                    namespace.as_str(),
+                    run_id.as_str(),
                     run.agent_id,
                     run.bindings.workflow_id,
                     run.bindings.audit_session_id
@@ -131,7 +131,7 @@ impl Writer<'_> {
                 key,
                 "-- commit.update_metadata
                  update runs set metadata = ?4 where shard = ?1 and namespace = ?2 and run_id = ?3",
-                params![shard, namespace, run_id, json::metadata(run)],
+                params![shard, namespace.as_str(), run_id.as_str(), json::metadata(run)],
             )?;
         }
         Ok(())
@@ -143,7 +143,7 @@ impl Writer<'_> {
             key,
             "-- commit.update_archived
              update runs set archived_at = ?4 where shard = ?1 and namespace = ?2 and run_id = ?3",
-            params![self.shard.0, key.namespace, key.run_id, run.archived_at.map(Time::micros)],
+            params![self.shard.0, key.namespace.as_str(), key.run_id.as_str(), run.archived_at.map(Time::micros)],
         )
     }
 
@@ -168,7 +168,15 @@ impl Writer<'_> {
                 "-- commit.insert_active
                  insert into active (shard, namespace, run_id, started_at, status, due_at, priority)
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![shard, namespace, run_id, run.started_at.micros(), run.status.code(), due_at, priority],
+                params![
+                    shard,
+                    namespace.as_str(),
+                    run_id.as_str(),
+                    run.started_at.micros(),
+                    run.status.code(),
+                    due_at,
+                    priority
+                ],
             ),
             (true, true) => self.one_row(
                 "active",
@@ -176,14 +184,14 @@ impl Writer<'_> {
                 "-- commit.update_active
                  update active set status = ?4, due_at = ?5, priority = ?6
                   where shard = ?1 and namespace = ?2 and run_id = ?3",
-                params![shard, namespace, run_id, run.status.code(), due_at, priority],
+                params![shard, namespace.as_str(), run_id.as_str(), run.status.code(), due_at, priority],
             ),
             (true, false) => self.one_row(
                 "active",
                 key,
                 "-- commit.delete_active
                  delete from active where shard = ?1 and namespace = ?2 and run_id = ?3",
-                params![shard, namespace, run_id],
+                params![shard, namespace.as_str(), run_id.as_str()],
             ),
         }
     }
@@ -200,8 +208,8 @@ impl Writer<'_> {
             params![
                 self.shard.0,
                 bigint(*position),
-                event.key.namespace,
-                event.key.run_id,
+                event.key.namespace.as_str(),
+                event.key.run_id.as_str(),
                 bigint(event.revision),
                 event.at.micros(),
                 json::event(event),

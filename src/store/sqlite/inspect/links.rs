@@ -27,7 +27,7 @@ pub(super) fn time_of(connection: &Connection, shard: Shard, position: Position)
 
 pub(super) fn has_namespace(connection: &Connection, namespace: &Namespace) -> Result<bool, StoreError> {
     let statement = "-- inspect.has_namespace\nselect 1 from namespaces where name = ?1";
-    Ok(first(connection, statement, [namespace], |_| Ok(()))?.is_some())
+    Ok(first(connection, statement, [namespace.as_str()], |_| Ok(()))?.is_some())
 }
 
 pub(super) fn steady_ahead(connection: &Connection) -> Result<i64, StoreError> {
@@ -60,7 +60,8 @@ pub(super) fn extent(connection: &mut Connection, shard_count: u16, link: &Link)
 
 pub(super) fn links(connection: &Connection, asked: &(Shard, RunKey, Revision)) -> Result<Links, StoreError> {
     let (shard, key, revision) = asked;
-    let values = (shard.0, &key.namespace, &key.run_id, bigint(revision.first_to_fold()), bigint(*revision));
+    let values =
+        (shard.0, key.namespace.as_str(), key.run_id.as_str(), bigint(revision.first_to_fold()), bigint(*revision));
     let mut links = Links::default();
     each(connection, LINKS, values, |row| {
         let event = Reader { table: "run_events", row, key: &|| shown(key) };

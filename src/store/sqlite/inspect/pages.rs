@@ -33,7 +33,13 @@ select namespace, run_id, revision, position, at, event, request_id, request_dig
 
 pub(super) fn runs(connection: &Connection, shard: Shard, after: &RunKey) -> Result<Vec<RunRow>, StoreError> {
     let weight = |row: &RunRow| row.columns.text_bytes();
-    page(connection, RUNS, (shard.0, &after.namespace, &after.run_id, ROWS_MAX), |row| rows::run(row), weight)
+    page(
+        connection,
+        RUNS,
+        (shard.0, &after.namespace.as_str(), &after.run_id.as_str(), ROWS_MAX),
+        |row| rows::run(row),
+        weight,
+    )
 }
 
 pub(super) fn events(
@@ -44,7 +50,15 @@ pub(super) fn events(
 ) -> Result<Vec<EventRow>, StoreError> {
     let weight = |row: &EventRow| row.event.len() + row.keyframe.as_ref().map_or(0, String::len);
     let (first, revision) = after;
-    let values = (shard.0, &first.namespace, &first.run_id, revision, &last.namespace, &last.run_id, ROWS_MAX);
+    let values = (
+        shard.0,
+        first.namespace.as_str(),
+        first.run_id.as_str(),
+        revision,
+        last.namespace.as_str(),
+        last.run_id.as_str(),
+        ROWS_MAX,
+    );
     page(connection, EVENTS, values, |row| rows::event(row), weight)
 }
 
@@ -56,7 +70,15 @@ pub(super) fn contents(
     last: &RunKey,
 ) -> Result<Vec<BesideRow>, StoreError> {
     let (first, place) = after;
-    let values = (shard.0, &first.namespace, &first.run_id, place, &last.namespace, &last.run_id, ROWS_MAX);
+    let values = (
+        shard.0,
+        first.namespace.as_str(),
+        first.run_id.as_str(),
+        place,
+        last.namespace.as_str(),
+        last.run_id.as_str(),
+        ROWS_MAX,
+    );
     let weight = |row: &BesideRow| row.content.len();
     page(connection, &contents_of(table), values, |row| rows::beside(row, table), weight)
 }
@@ -80,7 +102,7 @@ pub(super) fn keys(
     shard: Shard,
     after: &RunKey,
 ) -> Result<Vec<(RunKey, bool)>, StoreError> {
-    let values = (shard.0, &after.namespace, &after.run_id, ROWS_MAX);
+    let values = (shard.0, after.namespace.as_str(), after.run_id.as_str(), ROWS_MAX);
     all(connection, &keys_of(table), values, |row| rows::known(row, table))
 }
 

@@ -19,7 +19,7 @@ pub(in crate::store::sqlite) fn claimed(
     connection: &Connection,
     (namespace, request_id): &ClaimKey,
 ) -> Result<Option<Claimed>, StoreError> {
-    Ok(first(connection, READ, (namespace, request_id), |row| claim(row))?.map(|(_, claimed)| claimed))
+    Ok(first(connection, READ, (namespace.as_str(), request_id), |row| claim(row))?.map(|(_, claimed)| claimed))
 }
 
 pub(super) const SIDE: Side = Side { load: Some(load), write: Some(write) };
@@ -48,12 +48,20 @@ fn keep(
             "-- commit.keep_claim
              insert or replace into claims (namespace, request_id, run_id, epoch, request_digest, replays, claimed_at)
              values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![namespace, request_id, key.run_id, bigint(*epoch), digest, bigint(*replays), now.micros()],
+            params![
+                namespace.as_str(),
+                request_id,
+                key.run_id.as_str(),
+                bigint(*epoch),
+                digest,
+                bigint(*replays),
+                now.micros()
+            ],
         ),
         None => execute(
             transaction,
             "-- commit.forget_claim\ndelete from claims where namespace = ?1 and request_id = ?2",
-            (namespace, request_id),
+            (namespace.as_str(), request_id),
         ),
     }
     .map(drop)

@@ -31,7 +31,7 @@ fn load_links(
     key: &RunKey,
     links: &mut Vec<(RunKey, Hash)>,
 ) -> Result<(), StoreError> {
-    each(connection, LOAD_LINKS, (shard.0, &key.namespace, &key.run_id), |row| {
+    each(connection, LOAD_LINKS, (shard.0, &key.namespace.as_str(), &key.run_id.as_str()), |row| {
         let of_link = Reader { table: "run_links", row, key: &|| shown(key) };
         let link: [u8; 32] = of_link.get((0, "link_key"))?;
         links.push((key.clone(), link.into()));
@@ -51,7 +51,7 @@ fn insert(writer: &Writer<'_>, row: &ContentRow) -> Result<(), StoreError> {
                  insert into {} (shard, namespace, run_id, revision, content) values (?1, ?2, ?3, ?4, ?5)",
                 table.name()
             ),
-            params![shard, key.namespace, key.run_id, revision, content],
+            params![shard, key.namespace.as_str(), key.run_id.as_str(), revision, content],
         ),
         ContentTable::Link => writer.one_row(
             table.name(),
@@ -59,7 +59,15 @@ fn insert(writer: &Writer<'_>, row: &ContentRow) -> Result<(), StoreError> {
             "-- commit.insert_link
              insert into run_links (shard, namespace, run_id, number, revision, link_key, content)
              values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![shard, key.namespace, key.run_id, number, revision, link_key.as_ref().map(Hash::as_bytes), content],
+            params![
+                shard,
+                key.namespace.as_str(),
+                key.run_id.as_str(),
+                number,
+                revision,
+                link_key.as_ref().map(Hash::as_bytes),
+                content
+            ],
         ),
     }
 }

@@ -46,7 +46,7 @@ pub(in crate::store::sqlite) fn kept(
     key: &RunKey,
     seen: &Seen,
 ) -> Result<Option<LeaseRow>, StoreError> {
-    first(connection, LEASE, (shard.0, &key.namespace, &key.run_id), |row| {
+    first(connection, LEASE, (shard.0, &key.namespace.as_str(), &key.run_id.as_str()), |row| {
         let mut lease = sides::lease(row, key)?;
         let row = Reader { table: "leases", row, key: &|| shown(key) };
         let ttl_ms = row.get((6, "ttl_ms"))?;
@@ -84,13 +84,21 @@ fn keep(writer: &Writer<'_>, key: &RunKey, lease: Option<Lease>, now: Time) -> R
              on conflict (shard, namespace, run_id)
              do update set epoch = excluded.epoch, ttl_ms = excluded.ttl_ms, expires_at = excluded.expires_at,
                            released = excluded.released, renewed = 0",
-            params![shard, namespace, run_id, bigint(epoch), bigint(ttl_ms), now.plus_ms(ttl_ms).micros(), released],
+            params![
+                shard,
+                namespace.as_str(),
+                run_id.as_str(),
+                bigint(epoch),
+                bigint(ttl_ms),
+                now.plus_ms(ttl_ms).micros(),
+                released
+            ],
         ),
         None => execute(
             writer.transaction,
             "-- commit.end_lease
              delete from leases where shard = ?1 and namespace = ?2 and run_id = ?3",
-            params![shard, namespace, run_id],
+            params![shard, namespace.as_str(), run_id.as_str()],
         )
         .map(drop),
     }

@@ -32,7 +32,7 @@ pub(in crate::store::sqlite) const COUNT: &str = "-- commit.count_running
 
 /// The runs that count.
 pub(in crate::store::sqlite) fn running(connection: &Connection, value: &LabelValue) -> Result<Vec<RunId>, StoreError> {
-    all(connection, RUNNING, (&value.namespace, &value.label, &value.value), |row| {
+    all(connection, RUNNING, (&value.namespace.as_str(), &value.label, &value.value), |row| {
         Reader { table: "max_running", row, key: &|| "a value of a label".to_owned() }.get((0, "runs"))
     })
 }
@@ -58,5 +58,5 @@ fn count(writer: &Writer<'_>, value: &LabelValue, run_ids: &[RunId], now: Time) 
     let runs: serde_json::Map<String, serde_json::Value> =
         run_ids.iter().map(|run_id| (run_id.to_string(), shard.0.into())).collect();
     let runs = serde_json::Value::Object(runs).to_string();
-    execute(transaction, COUNT, (&value.namespace, &value.label, &value.value, runs, now.micros())).map(drop)
+    execute(transaction, COUNT, (&value.namespace.as_str(), &value.label, &value.value, runs, now.micros())).map(drop)
 }

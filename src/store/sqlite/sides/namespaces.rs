@@ -23,7 +23,7 @@ pub(super) const SIDE: Side = Side { load: Some(load), write: None };
 
 fn load(Loading { transaction, wanted, .. }: &Loading<'_>, sides: &mut Sides) -> Result<(), StoreError> {
     for name in &wanted.namespaces {
-        sides.namespaces.extend(first(transaction, LOAD, [name], |row| namespaces::side(row))?);
+        sides.namespaces.extend(first(transaction, LOAD, [name.as_str()], |row| namespaces::side(row))?);
     }
     Ok(())
 }

@@ -26,14 +26,23 @@ fn keep(writer: &Writer<'_>, key: &RunKey, rest: Option<&Rest>) -> Result<(), St
              values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
              on conflict (shard, namespace, run_id)
              do update set kind = excluded.kind, ready = excluded.ready, keep_slot = excluded.keep_slot",
-            params![shard, namespace, run_id, started_at.micros(), kind, ready, keep_slot, priority.get()],
+            params![
+                shard,
+                namespace.as_str(),
+                run_id.as_str(),
+                started_at.micros(),
+                kind,
+                ready,
+                keep_slot,
+                priority.get()
+            ],
         ),
         None => writer.one_row(
             "suspended",
             key,
             "-- commit.delete_suspended
              delete from suspended where shard = ?1 and namespace = ?2 and run_id = ?3",
-            params![shard, namespace, run_id],
+            params![shard, namespace.as_str(), run_id.as_str()],
         ),
     }
 }

@@ -41,7 +41,7 @@ pub(in crate::store::sqlite) fn replay(
 ) -> Result<Vec<Option<Claimed>>, StoreError> {
     let transaction = begin(connection)?;
     let replayed = |(namespace, request_id): &ClaimKey| {
-        let rows = all(&transaction, REPLAY, (namespace, request_id), |row| claim(row))?;
+        let rows = all(&transaction, REPLAY, (namespace.as_str(), request_id), |row| claim(row))?;
         Ok(rows.into_iter().next().map(|(_, claimed)| claimed))
     };
     let claimed = keys.iter().map(replayed).collect::<Result<_, StoreError>>()?;

@@ -78,7 +78,9 @@ fn renew_one(
     if row.lease.epoch != renewal.epoch || row.lease.expires_at <= now {
         return Ok(None);
     }
-    let Some(run) = first(transaction, RUN, (shard.0, &key.namespace, &key.run_id), |row| runs::run(row))? else {
+    let Some(run) =
+        first(transaction, RUN, (shard.0, &key.namespace.as_str(), &key.run_id.as_str()), |row| runs::run(row))?
+    else {
         return Ok(None);
     };
     if !renewal.renews(&row.held(), &run, now) {
@@ -95,8 +97,8 @@ fn renew_one(
           where shard = ?1 and namespace = ?2 and run_id = ?3",
         (
             shard.0,
-            &key.namespace,
-            &key.run_id,
+            &key.namespace.as_str(),
+            &key.run_id.as_str(),
             expires_at.micros(),
             progress.map(|progress| bigint(progress.done)),
             progress.map(|progress| bigint(progress.total)),
@@ -154,7 +156,7 @@ fn over(
     if limit == 0 {
         return Ok(over);
     }
-    each(connection, OVER, (shard.0, seen.now.micros(), &after.namespace, &after.run_id), |row| {
+    each(connection, OVER, (shard.0, seen.now.micros(), &after.namespace.as_str(), &after.run_id.as_str()), |row| {
         let key = key(row, "leases", 0)?;
         let lease = Reader { table: "leases", row, key: &|| shown(&key) };
         if expiry(lease.get((2, "expires_at"))?, lease.get((3, "ttl_ms"))?, seen) <= seen.now {
@@ -177,8 +179,8 @@ fn due(
         shard.0,
         seen.now.micros(),
         due_at.micros(),
-        &after.namespace,
-        &after.run_id,
+        after.namespace.as_str(),
+        after.run_id.as_str(),
         limit,
         acts_from(seen) <= seen.now,
     );

@@ -89,7 +89,7 @@ pub(in crate::store::sqlite) fn forget(
     let until = until(now);
     let transaction = writer::begin(connection)?;
     for LabelValue { namespace, label, value } in values {
-        execute(&transaction, FORGET, (until, namespace, label, value))?;
+        execute(&transaction, FORGET, (until, namespace.as_str(), label, value))?;
     }
     transaction.commit().map_err(errors::statement)
 }

@@ -121,7 +121,7 @@ pub(in crate::store::sqlite) fn walked_all(
     clock: Time,
 ) -> Result<(Walked, Time), StoreError> {
     let mut walked = WalkedRows::default();
-    each(connection, WALKED_ALL, [namespace], |row| {
+    each(connection, WALKED_ALL, [namespace.as_str()], |row| {
         let walk = Reader { table: "retention_walks", row, key: &|| namespace.to_string() };
         let shard = Shard(walk.get((1, "shard"))?);
         walked.add(walk.get((0, "keep_ms"))?, shard, walk.get((2, "statuses"))?, walk.get((3, "position"))?);
@@ -138,7 +138,7 @@ fn positions(
     shard_count: u16,
 ) -> Result<Positions, StoreError> {
     let mut positions = Positions::start(shard_count);
-    each(connection, statement, [namespace], |row| {
+    each(connection, statement, [namespace.as_str()], |row| {
         let place = Reader { table, row, key: &|| namespace.to_string() };
         positions.set(Shard(place.get((0, "shard"))?), place.get((1, "position"))?);
         Ok(ControlFlow::Continue(()))
@@ -155,7 +155,7 @@ pub(in crate::store::sqlite) fn walked(
     shard: Shard,
     walk: &Walk,
 ) -> Result<Position, StoreError> {
-    let values = (&walk.namespace, shard.0, bigint(walk.keep_ms), walk.bits());
+    let values = (walk.namespace.as_str(), shard.0, bigint(walk.keep_ms), walk.bits());
     let position = first(connection, WALKED, values, |row| {
         Reader { table: "retention_walks", row, key: &|| "a walk".to_owned() }.get((0, "position"))
     })?;
@@ -174,7 +174,7 @@ pub(in crate::store::sqlite) fn due(
     let statement = if *namespace == Namespace::only() { WALK } else { WALK_OF };
     let limit = i64::try_from(WALK_EVENTS_MAX + 1).expect("some thousand");
     let mut step = StepSoFar::after(after);
-    each(connection, statement, (shard.0, bigint(after), namespace, limit), |row| {
+    each(connection, statement, (shard.0, bigint(after), namespace.as_str(), limit), |row| {
         let event = Reader { table: "run_events", row, key: &|| "an event of a walk".to_owned() };
         // Those that follow are no earlier, by the steady clock.
         let until = steady.kept_until((event.get((1, "at"))?, event.get((5, "event"))?), *keep_ms);
@@ -204,7 +204,7 @@ pub(in crate::store::sqlite) fn purge(
     clock: Time,
 ) -> Result<Option<Purged>, StoreError> {
     let transaction = begin(connection)?;
-    let (shard, namespace, now) = (shard.0, &walk.namespace, clock.micros());
+    let (shard, namespace, now) = (shard.0, walk.namespace.as_str(), clock.micros());
     let wanted = (shard, namespace, bigint(walk.keep_ms), walk.bits(), bigint(due.upto));
     if first(&transaction, WANTED, wanted, |_row| Ok(()))?.is_none() {
         return Ok(None);
@@ -213,15 +213,15 @@ pub(in crate::store::sqlite) fn purge(
     for (run_id, revision) in &due.runs {
         let revision = bigint(*revision);
         // No list looks so far back.
-        if execute(&transaction, CUT, params![shard, namespace, run_id, revision, now, i64::MIN])? == 0 {
+        if execute(&transaction, CUT, params![shard, namespace, run_id.as_str(), revision, now, i64::MIN])? == 0 {
             continue;
         }
-        execute(&transaction, NOTED, params![shard, namespace, run_id, revision])?;
-        execute(&transaction, MEASURED, params![shard, namespace, run_id])?;
+        execute(&transaction, NOTED, params![shard, namespace, run_id.as_str(), revision])?;
+        execute(&transaction, MEASURED, params![shard, namespace, run_id.as_str()])?;
         for statement in NOTHING_BESIDE {
-            execute(&transaction, statement, params![shard, namespace, run_id])?;
+            execute(&transaction, statement, params![shard, namespace, run_id.as_str()])?;
         }
-        purged.events += execute(&transaction, GONE, params![shard, namespace, run_id])? as u64;
+        purged.events += execute(&transaction, GONE, params![shard, namespace, run_id.as_str()])? as u64;
         purged.runs += 1;
     }
     let (keep_ms, upto) = (bigint(walk.keep_ms), bigint(due.upto));

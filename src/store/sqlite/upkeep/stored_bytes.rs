@@ -59,7 +59,7 @@ pub(in crate::store::sqlite) fn measure(connection: &Connection) -> Result<(Vec<
     let (mut measured, mut more) = (Vec::new(), false);
     for (namespace, shard, after) in known {
         let limit = i64::try_from(EVENTS_MAX).unwrap_or(i64::MAX);
-        let sums = all(connection, MEASURE, (&namespace, shard, after, limit), |row| {
+        let sums = all(connection, MEASURE, (&namespace.as_str(), shard, after, limit), |row| {
             let row = Reader { table: "run_events", row, key: &|| namespace.to_string() };
             Ok((row.get::<u64>((0, "count"))?, row.get::<i64>((1, "position"))?, row.get::<i64>((2, "bytes"))?))
         })?;
@@ -75,7 +75,7 @@ pub(in crate::store::sqlite) fn measure(connection: &Connection) -> Result<(Vec<
 pub(in crate::store::sqlite) fn keep(connection: &mut Connection, measured: &[Measured]) -> Result<(), StoreError> {
     let transaction = writer::begin(connection)?;
     for Measured { namespace, shard, position, bytes } in measured {
-        execute(&transaction, ADD, (namespace, shard, position, bytes))?;
+        execute(&transaction, ADD, (namespace.as_str(), shard, position, bytes))?;
     }
     transaction.commit().map_err(crate::store::sqlite::errors::statement)
 }
