@@ -69,8 +69,6 @@ pub mod claims;
 pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod declaration;
-pub mod domain;
 pub mod engine;
 pub mod fairness;
 pub mod feed;
@@ -84,7 +82,8 @@ pub mod stdio;
 pub mod store;
 pub mod tasks;
 pub mod telemetry;
-pub mod text;
 pub mod tls;
 pub mod upkeep;
 pub mod wire;
+
+pub use runledger_core::{declaration, domain, text};

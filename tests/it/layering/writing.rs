@@ -1,8 +1,8 @@
 //! One place makes files, so that each is its owner's alone: no other code makes a file or a folder, or opens a file to
 //! write it.
 
-use super::files_of;
 use super::source::bare;
+use super::{files_of, packages};
 
 /// The place, and one more with its reason.
 const PLACES: [(&str, &str); 3] = [
@@ -92,9 +92,8 @@ fn a_maker_is_seen_however_it_is_written() {
 
 /// The files that name one of the words outside of their tests, and which.
 pub(super) fn places_of(words: &[&'static str]) -> Vec<(String, Vec<&'static str>)> {
-    let packages = ["bench", "client", "files", "postgres", "proto"].map(|name| format!("crates/runledger-{name}/src"));
     let mut places = Vec::new();
-    for folder in ["src".to_owned()].into_iter().chain(packages) {
+    for folder in packages() {
         for (path, text) in files_of(&folder) {
             let of_tests = path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
             let found = named(&text, words);

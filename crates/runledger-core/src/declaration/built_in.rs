@@ -2,11 +2,11 @@
 
 /// The name of each lifecycle, and its declaration.
 const BUILT_IN: [(&str, &str); 5] = [
-    ("browser_control.task", include_str!("../../lifecycles/browser_control.task.yaml")),
-    ("comet.browser_run", include_str!("../../lifecycles/comet.browser_run.yaml")),
-    ("craik.task_run", include_str!("../../lifecycles/craik.task_run.yaml")),
-    ("openchrome.task", include_str!("../../lifecycles/openchrome.task.yaml")),
-    ("openviber.task", include_str!("../../lifecycles/openviber.task.yaml")),
+    ("browser_control.task", include_str!("../../../../lifecycles/browser_control.task.yaml")),
+    ("comet.browser_run", include_str!("../../../../lifecycles/comet.browser_run.yaml")),
+    ("craik.task_run", include_str!("../../../../lifecycles/craik.task_run.yaml")),
+    ("openchrome.task", include_str!("../../../../lifecycles/openchrome.task.yaml")),
+    ("openviber.task", include_str!("../../../../lifecycles/openviber.task.yaml")),
 ];
 
 /// The declaration of a lifecycle that comes with the authority.
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_page_says_which_of_them_start_runs() {
-        let page = include_str!("../../docs/lifecycles.md");
+        let page = include_str!("../../../../docs/lifecycles.md");
         let sentence = page.split_once("Of these, ").unwrap().1.split_once(" start runs now").unwrap().0;
         let said: Vec<&str> = sentence.split('`').skip(1).step_by(2).collect();
         let starts = |source: &str| read(source).unwrap().not_enforced().is_empty();

@@ -25,7 +25,7 @@ pub mod event;
 pub mod event_type;
 pub mod evolve;
 pub mod filter;
-pub(crate) mod form;
+pub mod form;
 mod happened;
 pub mod ids;
 pub mod lifecycle;

@@ -25,12 +25,14 @@ use super::{Ask, Claimed, Command, Hash, HeldLease, Run, RunId, RunWrite, Time};
 
 /// Hands all sides to a macro. In this order a store takes the rows that commits of several shards share, then the rows
 /// of the shard, and writes all.
-macro_rules! each_side {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __each_side {
     ($of:ident) => {
         $of! { leases, suspended, max_running, claims, namespaces, contents }
     };
 }
-pub(crate) use each_side;
+pub use __each_side as each_side;
 
 macro_rules! sides {
     ($($side:ident),+) => {

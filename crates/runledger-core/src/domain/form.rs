@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 use super::{Metadata, Priority};
 
 /// What stands in an object, whole or as a part of it.
-pub(crate) trait Form {
+pub trait Form {
     /// Writes each field that is not blank.
     fn write<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error>;
 
@@ -44,7 +44,7 @@ impl<F: Form + Clone> Form for Cow<'_, F> {
 }
 
 /// What is not written where nothing is in it.
-pub(crate) trait Blank {
+pub trait Blank {
     /// Whether nothing is in it.
     fn is_blank(&self) -> bool;
 }
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Name<'de> {
 }
 
 /// Reads an object. A name that is there twice would lose what was said first: it is an error, whatever it said.
-pub(crate) fn read_object<'de, F: Form, D: Deserializer<'de>>(
+pub fn read_object<'de, F: Form, D: Deserializer<'de>>(
     form: F,
     required: &'static [&'static str],
     deserializer: D,
@@ -170,7 +170,9 @@ impl<'de, F: Form> Visitor<'de> for Object<F> {
 
 /// Names the fields of a struct, in the order in which they are written: `field: "name"`, which is left out where it is
 /// blank; `field: "name" required`; or `part`, whose fields stand in its place. Fields behind the semicolon are not written.
-macro_rules! form {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __form {
     (@write $map:ident $field:ident) => {
         $crate::domain::form::Form::write($field, $map)?;
     };
@@ -227,7 +229,9 @@ macro_rules! form {
 
 /// The same, of a struct that is an object of its own: with what it is before anything of it was read, and the names that
 /// must be there.
-macro_rules! object {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __object {
     ($unread:expr, [$($required:literal),*], $type:ident $(<$life:lifetime>)? { $($fields:tt)* }) => {
         $crate::domain::form::form!($type $(<$life>)? { $($fields)* });
 
@@ -251,7 +255,7 @@ macro_rules! object {
     };
 }
 
-pub(crate) use {form, object};
+pub use {__form as form, __object as object};
 
 #[cfg(test)]
 mod tests {
