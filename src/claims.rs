@@ -35,7 +35,6 @@ mod queue_key;
 mod queues;
 mod replay;
 mod room;
-mod spread;
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -14,7 +14,6 @@ use super::lanes::{Lane, Lanes, News, Taker, WaitingRun};
 use super::max_running::Counted;
 use super::queue_key::QueueKey;
 use super::room::{AllRoom, CountedRoom, Room};
-use super::spread::Spread;
 use crate::domain::{Agents, Revision, Run, RunId, Status};
 use crate::store::query::{ClaimPage, ClaimPlace};
 
@@ -62,7 +61,6 @@ pub(super) struct Backlog {
     /// See [`Limits::runs_max`](super::Limits::runs_max).
     runs_max: usize,
     lanes: Lanes,
-    spread: Spread,
     all_room: Arc<AllRoom>,
     /// The runs that were handed out, by run id. A page shows them still waiting.
     handed_out: HashMap<RunId, HandedOut>,
@@ -94,7 +92,6 @@ impl Backlog {
             key,
             runs_max,
             lanes: Lanes::new(limit, News::default(), Room::new(&all_room)),
-            spread: Spread::new(),
             all_room,
             handed_out: HashMap::new(),
             feed: 0,
@@ -151,18 +148,10 @@ impl Backlog {
         }
     }
 
-    /// Hands out the oldest run that this agent may have and that may be running, or [one of the oldest](Spread), up to
-    /// the place to which the agent, or another for all, has read.
+    /// Hands out the oldest run that this agent may have and that may be running, up to the place to which the agent,
+    /// or another for all, has read.
     pub(super) fn take(&mut self, taker: Taker<'_>, read_to: &ClaimPlace) -> Option<RunId> {
-        let read_to = read_to.max(&self.unread_after);
-        let oldest = self.lanes.oldest(taker).filter(|place| *place <= read_to)?;
-        let place = match self.spread.among(self.handed_out.len()) {
-            1 => oldest.clone(),
-            among => {
-                let others = || self.lanes.beside(oldest).take_while(|place| *place <= read_to).take(among);
-                others().nth(self.spread.draw(others().count())).unwrap_or(oldest).clone()
-            }
-        };
+        let place = self.lanes.oldest(taker).filter(|place| *place <= read_to.max(&self.unread_after))?.clone();
         let (WaitingRun { lane, revision }, run_id) = (self.lanes.take(&place)?, place.within.run_id.clone());
         self.handed_out
             .insert(run_id.clone(), HandedOut { place, lane, revision, feed: self.feed, ready: None, gone: false });
@@ -180,7 +169,6 @@ impl Backlog {
         let Some(HandedOut { place, lane, revision, feed, ready, gone }) = self.handed_out.remove(run_id) else {
             return;
         };
-        self.spread.decided(outcome);
         // A feed that has begun anew meanwhile perhaps did not tell of the end of the run that was claimed.
         if outcome != Outcome::Claimed || feed != self.feed {
             self.discount(run_id);

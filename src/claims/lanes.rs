@@ -169,14 +169,6 @@ impl Lanes {
         owned.into_iter().chain(of_others).chain(self.first(Callers::All)).min()
     }
 
-    /// The runs of the lane in which this one waits, from it on, as far as they have its priority.
-    pub(super) fn beside<'a>(&'a self, oldest: &ClaimPlace) -> impl Iterator<Item = &'a ClaimPlace> + use<'a> {
-        let lane = self.runs.get(oldest).and_then(|run| self.waiting.get(&run.lane));
-        let places = lane.map(|lane| lane.places.range(oldest..)).into_iter().flatten();
-        let priority = oldest.priority();
-        places.take_while(move |place| place.priority() == priority)
-    }
-
     fn first(&self, callers: Callers) -> Option<&ClaimPlace> {
         self.all(callers).next()
     }

@@ -19,7 +19,6 @@ use super::{Claim, Claims, command};
 use crate::domain::sides::claims::numbered_id;
 use crate::domain::{Cause, Refusal, Request, Run};
 use crate::engine::Failure;
-use crate::store::query::ClaimPlace;
 
 /// The time that a claimer who has its first run waits for further ones, at most: for all reads and commits. Their commits
 /// may take as long as that of the first one; meanwhile, these runs are in the claimer's hand.
@@ -82,8 +81,6 @@ impl Claims {
                 Err(_) => {}
             }
         }
-        // They may have been drawn, and so not in this order.
-        more.sort_by_cached_key(|grant| ClaimPlace::new(grant.run()));
         self.held_beside((claim, end), &told, &mut more).await;
         more
     }

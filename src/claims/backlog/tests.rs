@@ -1,6 +1,5 @@
 //! The knowledge of a queue, step by step.
 
-mod drawn;
 mod model;
 
 use std::pin::Pin;

@@ -372,10 +372,7 @@ impl World {
             let is_out = self.backlog.handed_out.contains_key(&run.run_id);
             let is_kept = self.runs_max > 4 || self.backlog.lanes.runs().contains_key(&ClaimPlace::new(run));
             let is_older = lane.is_for(taker) && (has_room || is_its) && !is_out && is_kept;
-            // Where claims were lost again and again, one of the oldest of its lane comes.
-            let is_drawn = self.backlog.spread.is_on() && place.priority() == Some(run.priority());
-            let is_spread = is_drawn && self.backlog.handed_out.len() > 1;
-            assert!(!is_older || is_spread, "{run_id} was handed out before {}", run.run_id);
+            assert!(!is_older, "{run_id} was handed out before {}", run.run_id);
         }
         Does::Claims(run_id)
     }
