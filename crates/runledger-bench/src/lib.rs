@@ -23,9 +23,9 @@ pub mod watch;
 use std::error::Error;
 use std::io;
 
-use runledger_client::Failure;
+use runledger_client::{Failure, Kind};
 use tokio::task::JoinError;
-use tonic::{Code, Status};
+use tonic::Status;
 
 /// The reason why there is no measurement.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum BenchError {
     #[error(transparent)]
     Unreachable(Box<Failure>),
     /// A call of the load failed: the measurement would not be of the load that was asked for.
-    #[error("{rpc} failed: {status}")]
+    #[error("{rpc} failed: {}", Failure::from(&**status))]
     Call {
         /// The call.
         rpc: &'static str,
@@ -142,7 +142,7 @@ impl BenchError {
     pub fn is_unreachable(&self) -> bool {
         match self {
             Self::Unreachable(_) | Self::DatabaseUnreachable { .. } => true,
-            Self::Call { status, .. } => status.code() == Code::Unavailable,
+            Self::Call { status, .. } => Failure::from(&**status).kind != Kind::Refused,
             Self::Ended { .. }
             | Self::Answer { .. }
             | Self::NotApplied { .. }

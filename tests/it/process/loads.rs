@@ -217,3 +217,20 @@ async fn ctrl_c_ends_a_load_with_what_was_done_and_no_run_open() {
     assert_eq!(number(&report, "events_written"), counted(&data, "run_events").await, "{said}");
     assert_eq!(counted(&data, "active").await, 0, "what it started it has ended");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_whose_server_is_killed_says_so_in_words() {
+    let directory = TempDir::new().unwrap();
+    let data = Data::Sqlite(directory.path().join("ledger.db"));
+    let server = Server::start(&data.store()).await;
+    server.is_ready().await;
+    let address = server.address.to_string();
+    let mut bench = Process::spawn(&["bench", "start-complete", "--seconds", "600", "--server", &address]);
+    let at_work = async || (counted(&data, "run_events").await > 100).then_some(());
+    assert_eq!(eventually(SOON, at_work).await, Some(()), "{}", bench.said());
+    server.process.signal("KILL");
+    let (code, said) = bench.exited(SOON).await;
+    assert_eq!(code, 3, "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.contains("Run failed: ") && !last.contains("code:") && !last.contains('{'), "{last}");
+}
