@@ -101,7 +101,7 @@ impl CommandBuffer {
         (Self { to, room: Arc::new(Semaphore::new(BUFFER_BYTES_MAX)) }, sends)
     }
 
-    /// Queues a command, once the buffer has room for it.
+    /// Queues a command, once the buffer has room for it. Safe to cancel: to queue it is the last step.
     pub async fn queue(&self, command: v1::RunCommand) -> QueuedCommand {
         let bytes = command.encoded_len() + FRAME_BYTES;
         let held = u32::try_from(bytes.min(BUFFER_BYTES_MAX)).expect("8 MiB");

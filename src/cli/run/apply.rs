@@ -1,6 +1,6 @@
 //! `runledger run apply`: commands from a stream, each answered by a line.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::PathBuf;
@@ -39,8 +39,8 @@ pub(super) const HELP: &str = concat!(
     of the lines; commands on one run are decided in their order. What was read while a call was under way goes in the \
     next one, at most 1,000 at once. A line without `requestId` gets one. What the server had no room for is sent again \
     until `--timeout` is over; then this ends, and nothing behind it is sent. Ends at the first line that is no command, too. \
-    With a command that was refused it goes on, and ends with 1. Ctrl-C ends it when what was sent has its results; a \
-    second one ends it at once.\n\n",
+    With a command that was refused it goes on, and ends with 1. Ctrl-C, or SIGTERM, ends the reading: what was read before \
+    is sent and has its results, then it ends with 130, or 143. A second one ends it at once.\n\n",
     exit_codes!()
 );
 
@@ -75,46 +75,56 @@ pub(super) async fn run(args: ApplyArgs) -> Result<(), Stop> {
     let mut signals = signals.map_err(|error| Stop::Undone(format!("signals cannot be caught: {error}")))?;
     let (stop, stopped_by) = (CancellationToken::new(), OnceCell::new());
     let queues = async {
-        // Dropped at the end, they tell that nothing more comes.
+        // Dropped at the end, the one tells those who send, and the other those who write, that nothing more comes.
         let (buffer, to) = (buffer, to);
         let queues = async {
             while let Some(line) = lines.recv().await {
-                match line {
-                    // Who reads the results ends everything where it fails.
-                    Ok(command) => drop(to.send(buffer.queue(command).await).await),
+                let command = match line {
+                    Ok(command) => command,
                     Err(wrong) => return Some(wrong),
-                }
+                };
+                // The place for its result comes first: what is queued is sent, whatever ends this.
+                let Ok(place) = to.reserve().await else { return None };
+                place.send(buffer.queue(command).await);
             }
             None
         };
         tokio::select! {
             biased;
-            () = stop.cancelled() => Ok(None),
+            () = stop.cancelled() => Ok(stopped_by.get().copied().map(Stop::Signal)),
             wrong = queues => Ok(wrong),
         }
     };
-    let all = async { tokio::try_join!(queues, sends.map(Ok), write(results)) };
+    let answered = Cell::new(0);
+    let all = async { tokio::try_join!(queues, sends.map(Ok), write(results, &answered)) };
     let twice = async {
         stopped_by.set(signals.next().await).expect("it is set here only");
         stop.cancel();
-        say("stopping when what was sent has its results: once more, and it ends at once");
+        say("stopping when what is on its way has its results: once more, and it ends at once");
         signals.next().await
+    };
+    let open = |because: &str| {
+        let answered = answered.get();
+        say(&format!(
+            "{because}: commands that have a result: {answered}; what is behind them may have been applied: {SEND_AGAIN}"
+        ));
     };
     let (wrong, (), told) = tokio::select! {
         biased;
-        done = all => done?,
-        number = twice => return Err(Stop::Signal(number)),
+        done = all => done.inspect_err(|stop| {
+            if let Stop::Unwritable(_) = stop {
+                open("nobody takes the results");
+            }
+        })?,
+        number = twice => {
+            open("stopped at once");
+            return Err(Stop::Signal(number));
+        }
     };
-    let wrong = wrong.or(stopped_by.into_inner().map(Stop::Signal));
     let ended = told.ended();
     match wrong {
         Some(Stop::Signal(number)) => {
-            let ends = if told.count == 1 {
-                "command was sent, and has its result"
-            } else {
-                "commands were sent, and have their results"
-            };
-            say(&format!("stopped: {} {ends}", told.count));
+            say(&format!("stopped: commands that have a result: {}; nothing behind them was sent", told.count));
             if let Err(Stop::Unreachable(said) | Stop::TimedOut(said)) = ended {
                 say(&said);
             }
@@ -173,7 +183,7 @@ impl ResultCounts {
 }
 
 /// Writes results as they come.
-async fn write(mut results: mpsc::Receiver<QueuedCommand>) -> Result<ResultCounts, Stop> {
+async fn write(mut results: mpsc::Receiver<QueuedCommand>, answered: &Cell<u64>) -> Result<ResultCounts, Stop> {
     let (mut out, mut told) = (Out::patient(), ResultCounts::default());
     loop {
         let next = match results.try_recv() {
@@ -204,6 +214,7 @@ async fn write(mut results: mpsc::Receiver<QueuedCommand>) -> Result<ResultCount
         match result {
             Ok(result) => {
                 told.note(&result);
+                answered.set(told.count);
                 out.json(&result)?;
             }
             Err(failure) => {
