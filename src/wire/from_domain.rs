@@ -1,11 +1,11 @@
 //! Domain values as messages.
 
-/// A message that shows a value of the domain. Both stand in packages of their own, so that `From` cannot be this.
+/// A message that shows a value of the domain. Neither type is of this package, so that `From` cannot be implemented here.
 pub trait FromDomain<T> {
     fn from_domain(value: T) -> Self;
 }
 
-/// The same, of the value.
+/// Calls [`FromDomain`] on the value.
 pub trait IntoMessage: Sized {
     fn into_message<M: FromDomain<Self>>(self) -> M {
         M::from_domain(self)

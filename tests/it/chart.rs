@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use runledger::config::file;
 use serde_json::Value;
 
-use crate::layering::files_of;
+use crate::layering::{files_of, packages};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/helm/runledger");
 
@@ -74,18 +75,20 @@ fn whatever_the_program_includes_is_let_into_the_image() {
     let listed = fs::read_to_string(root.join(".dockerignore")).unwrap();
     let let_in: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix('!')).collect();
     let mut included = 0;
-    let files =
-        files_of("src").into_iter().filter(|(path, _)| path.iter().all(|part| part != "tests" && part != "tests.rs"));
+    let files = packages().into_iter().flat_map(|folder| {
+        files_of(&folder).into_iter().map(move |(path, source)| (Path::new(&folder).join(path), source))
+    });
+    let files = files.filter(|(path, _)| path.iter().all(|part| part != "tests" && part != "tests.rs"));
     for (path, source) in files {
         let code = source.split("#[cfg(test)]\nmod ").next().unwrap();
         let words = ["include_str!(\"", "include_bytes!(\""];
         for place in words.iter().flat_map(|word| code.split(word).skip(1)) {
             let place = place.split('"').next().unwrap();
-            let file = root.join("src").join(&path).parent().unwrap().join(place);
+            let file = root.join(&path).parent().unwrap().join(place);
             let file = fs::canonicalize(file).unwrap().strip_prefix(&root).unwrap().to_owned();
             assert!(let_in.iter().any(|folder| file.starts_with(folder)), "{} is not in .dockerignore", file.display());
             included += 1;
         }
     }
-    assert!(included >= 7, "{included}");
+    assert!(included >= 12, "{included}");
 }

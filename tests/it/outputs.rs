@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::layering::packages;
+
 /// The ways to write past `stdio`.
 const WAYS: &[&str] = &["println!", "eprintln!", "print!(", "eprint!(", "dbg!(", "stdout()", "stderr()"];
 
@@ -41,8 +43,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 fn nobody_writes_to_standard_output_or_standard_error_past_stdio() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut sources = Vec::new();
-    let packages = ["runledger-bench", "runledger-client", "runledger-files", "runledger-postgres", "runledger-proto"];
-    for folder in ["src".to_owned()].into_iter().chain(packages.map(|package| format!("crates/{package}/src"))) {
+    for folder in packages() {
         files(&root.join(folder), &mut sources);
     }
     let (mut breaches, mut used) = (Vec::new(), Vec::new());

@@ -28,7 +28,7 @@ use crate::servers::{Client, Connections, Reach, Replicas};
 /// has to look which runs there are.
 const PART_RUNS: u64 = 10_000;
 
-/// The time for which a call is made again that the server has no room for.
+/// The time for which a call that the server refuses for now is repeated.
 const BUSY_MAX: Duration = Duration::from_mins(1);
 
 /// The settings of a fill.

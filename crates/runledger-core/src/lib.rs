@@ -1,4 +1,5 @@
-//! What is true of runs, without a store, a clock or a transport: the package depends on nothing that could reach one.
+//! What is true of runs, without a store, a clock or a transport. What the package is built of stands in one list, in
+//! `tests/it/layering.rs`.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -51,8 +51,8 @@ select pg_advisory_unlock($1)";
 
 const EXISTS: &str = "-- migrate.exists
 select to_regclass('ledger_migrations') is not null as found";
-/// A ledger in a schema that the session does not look into, whoever may read it: the catalogue is everybody's. One in a
-/// schema that it does look into was made since [`EXISTS`].
+/// A ledger in a schema that the session does not look into, whoever may read it: the catalogue is everybody's. A
+/// ledger in a schema of the search path is left out: it was made after [`EXISTS`] was asked.
 const ELSEWHERE: &str = "-- migrate.elsewhere
 select string_agg(quote_ident(n.nspname), ', ' order by n.nspname) as schemas, quote_ident(current_user) as role,
        current_setting('search_path') as search_path

@@ -392,7 +392,10 @@ pub(crate) async fn several_runs_are_claimed_in_one_call_and_come_again_with_its
         ids
     };
     // Who is granted one gets the others that there are, as far as a busy server has the time: so it is tried anew.
+    let mut tries = 0;
     let (pool, ids) = loop {
+        tries += 1;
+        assert!(tries <= 20, "of five runs that wait, three are never had at once");
         let pool = fresh("several");
         let ids = made(&pool, "a", 5).await;
         let first = ClaimNextRunRequest { max_runs: 3, request_id: format!("once-{pool}"), ..next(&pool) };
@@ -409,12 +412,13 @@ pub(crate) async fn several_runs_are_claimed_in_one_call_and_come_again_with_its
     };
     let all = async |asked: &ClaimNextRunRequest| {
         let mut all = Vec::new();
-        loop {
+        for _ in 0..20 {
             match several(&caller, asked.clone()).await.unwrap() {
                 (Disposition::Applied, granted) => all.extend(granted),
-                none => break (none, all),
+                none => return (none, all),
             }
         }
+        panic!("there is no end of {all:?}");
     };
     let mut first = asked(3, &format!("once-{pool}"));
     let none = (Disposition::Unspecified, vec![]);

@@ -211,7 +211,7 @@ async fn a_rule_that_somebody_makes_while_it_is_served_is_no_outage_to_be_waited
     server.is_ready().await;
     let other = direct(&database.dsn()).await;
     other.batch_execute("create rule theirs as on insert to active do instead nothing").await.unwrap();
-    let mut client = server.client();
+    let mut client = server.hasty();
     let mut refused = Vec::new();
     for number in 0..6 {
         let status = ask(&mut client, &format!("run-{number}"), Step::Start, "request").await.unwrap_err();

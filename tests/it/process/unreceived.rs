@@ -85,7 +85,7 @@ async fn cut_off(dsn: String, muted: SocketAddr, other: SocketAddr, claimer: usi
         let request_id = format!("claim-{claimer}-{n}");
         let lookup = format!("select run_id from claims where request_id = '{request_id}' and run_id is not null");
         let mut attempt = JoinSet::new();
-        let claimed = eventually(SOON, async || {
+        let granted = eventually(SOON, async || {
             // An answer that nothing was written, as a busy server gives it, is cut off as well: it is asked anew.
             attempt.shutdown().await;
             let (mut first, asked) = (client(muted), ask(&request_id, 0));
@@ -96,7 +96,7 @@ async fn cut_off(dsn: String, muted: SocketAddr, other: SocketAddr, claimer: usi
             })
             .await
         });
-        let run_id = claimed.await.expect("it is claimed");
+        let run_id = granted.await.expect("it is claimed");
         attempt.shutdown().await;
         // Given back in this moment, it is ready, and the other replica hears of that a little later.
         let again = second.claim_next_run(ask(&request_id, 30)).await.unwrap().into_inner();

@@ -16,7 +16,7 @@ use tower::{Service, ServiceExt as _};
 use super::everywhere::Wire;
 use super::server::PATIENCE;
 
-/// See the module. A request is sent whole, so a stream of requests is none.
+/// See the module. Each request is read whole first, so no call may stream its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Patient {
     wire: Wire,
@@ -45,8 +45,9 @@ impl Service<Request<Body>> for Patient {
     type Error = <Wire as Service<Request<Body>>>::Error;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Service::<Request<Body>>::poll_ready(&mut self.wire, context)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        // The clone that sends waits for its place itself.
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {

@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn every_file_of_lifecycles_is_built_in() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/lifecycles");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lifecycles");
         let mut files: Vec<String> =
             std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
         files.sort();
