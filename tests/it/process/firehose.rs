@@ -105,9 +105,17 @@ impl Shown {
         frames.fold((0, 0), |(count, bytes), (_, frame)| (count + 1, bytes + frame.encoded_len()))
     }
 
+    /// Whether the last stream has caught up.
+    fn has_caught_up(&self) -> bool {
+        let frames = self.streams.last().map_or(&[][..], |stream| &stream.frames);
+        frames.iter().any(|(_, frame)| matches!(frame, Frame::CaughtUp(_)))
+    }
+
     fn is_over(&self) -> bool {
-        let last = self.frames().next_back();
-        let run = last.and_then(|frame| if let Frame::Change(change) = frame { change.run.as_ref() } else { None });
+        let run = self
+            .frames()
+            .rev()
+            .find_map(|frame| if let Frame::Change(change) = frame { change.run.as_ref() } else { None });
         run.is_some_and(|run| run.run_id == LAST && run.status() == RunStatus::Completed)
     }
 }
@@ -240,7 +248,8 @@ impl Watcher {
             cursor_of(&frame).clone_into(&mut self.cursor);
             self.shown.streams.last_mut().unwrap().frames.push((Instant::now(), frame));
             self.seen.send_modify(|seen| *seen += 1);
-            if self.shown.is_over() {
+            // Who resumes late is shown the last event before it has caught up.
+            if self.shown.is_over() && (frames_max.is_some() || self.shown.has_caught_up()) {
                 break;
             }
             if self.shown.plan.slow {
