@@ -121,24 +121,7 @@ pub(super) async fn run(args: ApplyArgs) -> Result<(), Stop> {
             return Err(Stop::Signal(number));
         }
     };
-    let ended = told.ended();
-    match wrong {
-        Some(Stop::Signal(number)) => {
-            say(&format!("stopped: commands that have a result: {}; nothing behind them was sent", told.count));
-            if let Err(Stop::Unreachable(said) | Stop::TimedOut(said)) = ended {
-                say(&said);
-            }
-            Err(Stop::Signal(number))
-        }
-        Some(wrong) if told.count > 0 => {
-            if let Err(Stop::Unreachable(said) | Stop::TimedOut(said)) = ended {
-                say(&said);
-            }
-            Err(wrong.with_sentence(|what| format!("{what}; what is before it was sent")))
-        }
-        Some(wrong) => Err(wrong),
-        None => ended,
-    }
+    told.ended_by(wrong)
 }
 
 /// The results that were written.
@@ -162,6 +145,22 @@ impl ResultCounts {
             Some(Repetition::After(_)) => self.unserved += 1,
             Some(Repetition::Open) => self.open += 1,
         }
+    }
+
+    /// The end of the command, which what is given here cut short, if anything did.
+    fn ended_by(&self, cut: Option<Stop>) -> Result<(), Stop> {
+        let Some(cut) = cut else { return self.ended() };
+        let is_signal = matches!(cut, Stop::Signal(_));
+        if is_signal {
+            say(&format!("stopped: commands that have a result: {}; nothing behind them was sent", self.count));
+        }
+        if (is_signal || self.count > 0)
+            && let Err(Stop::Unreachable(said) | Stop::TimedOut(said)) = self.ended()
+        {
+            say(&said);
+        }
+        // A signal has no sentence.
+        Err(if self.count == 0 { cut } else { cut.with_sentence(|what| format!("{what}; what is before it was sent")) })
     }
 
     /// The end of the command, where every line has a result.
@@ -281,7 +280,7 @@ fn lines_of(file: PathBuf) -> mpsc::Receiver<Line> {
 
 /// The command of a line, with a `request_id`, so that a call that was cut off can be sent again.
 fn command(line: &str) -> Result<v1::RunCommand, String> {
-    const NONE: &str = "has no command, such as {\"complete\": {\"runId\": \"try-1\"}}";
+    const NONE: &str = "is no JSON object with a command, such as {\"complete\": {\"runId\": \"try-1\"}}";
     if !line.trim_start_matches('\u{feff}').starts_with('{') {
         return Err(NONE.to_owned());
     }

@@ -99,13 +99,20 @@ async fn ctrl_c_in_the_middle_of_many_lines_leaves_none_that_was_sent_without_it
     let waits = next().await;
     assert!(waits.ends_with("were answered): waiting"), "{waits}");
     kill(&child, "INT");
-    assert!(next().await.ends_with("once more, and it ends at once"));
+    // On a busy machine it may wait for a result once more, and say so.
+    let mut says = async |what: &str| {
+        let mut said = next().await;
+        while said.ends_with("were answered): waiting") {
+            said = next().await;
+        }
+        assert!(said.contains(what), "{said}");
+    };
+    says("once more, and it ends at once").await;
     server.signal("CONT");
     while results.next_line().await.unwrap().is_some() {
         count += 1;
     }
-    let last = next().await;
-    assert!(last.contains(&format!("stopped: commands that have a result: {count};")), "{last}");
+    says(&format!("stopped: commands that have a result: {count};")).await;
     let ended = timeout(PATIENCE, child.wait()).await.expect("it hangs").unwrap();
     assert_eq!(ended.code(), Some(130));
     let there = done(server.address(), &["run", "count", "-o", "json"]).await;
