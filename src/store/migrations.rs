@@ -7,7 +7,7 @@ pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// The oldest release that can work with this release's schema. Every migration raises the database's `min_release`
 /// to it, and nothing else does.
-pub const MIN_RELEASE: &str = "0.8.0";
+pub const MIN_RELEASE: &str = "0.9.0";
 
 /// The migration that brings the ledger its key. On SQLite the program that migrates draws the key, in the transaction
 /// of this step.
@@ -71,6 +71,11 @@ pub const POSTGRES: &[Migration] = &[
     Migration { number: 16, name: "lifecycles", sql: include_str!("../../migrations/postgres/0016_lifecycles.sql") },
     Migration { number: 17, name: "suspension", sql: include_str!("../../migrations/postgres/0017_suspension.sql") },
     Migration { number: STEADY, name: "steady", sql: include_str!("../../migrations/postgres/0018_steady.sql") },
+    Migration {
+        number: 19,
+        name: "timeout_then",
+        sql: include_str!("../../migrations/postgres/0019_timeout_then.sql"),
+    },
 ];
 
 /// SQLite's migrations in order.
@@ -101,6 +106,7 @@ pub const SQLITE: &[Migration] = &[
     Migration { number: 16, name: "lifecycles", sql: include_str!("../../migrations/sqlite/0016_lifecycles.sql") },
     Migration { number: 17, name: "suspension", sql: include_str!("../../migrations/sqlite/0017_suspension.sql") },
     Migration { number: STEADY, name: "steady", sql: include_str!("../../migrations/sqlite/0018_steady.sql") },
+    Migration { number: 19, name: "timeout_then", sql: include_str!("../../migrations/sqlite/0019_timeout_then.sql") },
 ];
 
 /// Refuses a database that states a `min_release` above this release.

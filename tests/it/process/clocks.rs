@@ -253,6 +253,12 @@ async fn goes_on_by_the_right_clock(data: &Data, older: Process) {
     start(&older, limited("before", 8)).await;
     start(&older, limited("long", 3_600)).await;
     start(&older, leased("dead", 8)).await;
+    if matches!(data, Data::Postgres(_)) {
+        // A server that begins alone says so after 2 s, and until then nobody else knows by which clock it served.
+        let stamped = "select 1 from uptime where alive_at > pg_catalog.clock_timestamp() + interval '399 days'";
+        let is_there = async || (!data.sql(stamped).await.is_empty()).then_some(());
+        assert!(eventually(SOON, is_there).await.is_some(), "it stamps");
+    }
     older.process.kill();
     if matches!(data, Data::Postgres(_)) {
         let name = data.sql("select current_database()").await[0][0].clone().unwrap();
