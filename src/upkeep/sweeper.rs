@@ -48,7 +48,7 @@ fn named(reason_code: Option<&str>) -> &'static str {
 
 /// What became of a run whose time was over.
 enum End {
-    /// This sweep ended the run.
+    /// This sweep ended the run, or let it go on.
     Made,
     /// The run needs no end, or cannot be ended.
     Passed,
@@ -75,7 +75,9 @@ async fn end(engine: &Engine, key: RunKey) -> End {
             Disposition::Applied => {
                 let reason_code = answer.run.ending.reason_code.as_deref();
                 let (namespace, run_id) = (namespace.as_str(), run_id.as_str());
-                record::swept(named(reason_code));
+                if answer.run.status.is_terminal() {
+                    record::swept(named(reason_code));
+                }
                 tracing::debug!(namespace, run_id, reason_code, "a run's time was over");
                 End::Made
             }

@@ -219,6 +219,7 @@ conformance! { conforms:
     ]
     suspension: [
         no_deadline_of_a_suspension_is_acted_upon_in_the_first_minute_after_an_outage
+        a_suspension_that_nobody_ended_in_time_leads_to_what_was_said
         a_suspended_run_is_never_over_and_a_lease_that_is_over_may_be_suspended
         seed_002_needs_help_in_and_out_with_reasons
         seed_004_every_edge_of_its_graph_and_no_other

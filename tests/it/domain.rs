@@ -12,6 +12,7 @@ mod masking;
 mod matrix;
 mod model;
 mod suspension;
+mod timeouts;
 
 use runledger::domain::decide::{Context, Decision, decide};
 use runledger::domain::{Command, Event, Refusal, Run, Status, Time};

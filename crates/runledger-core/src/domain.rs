@@ -87,7 +87,7 @@ pub use parts::origin::Origin;
 pub use parts::position::{PositionAsk, PositionChange, RunPosition};
 pub use parts::priority::Priority;
 pub use parts::redaction::{RedactedPath, Redaction};
-pub use parts::rest::{Ready, Rest, Resumption, Suspension, Suspensions, SuspensionsChange};
+pub use parts::rest::{Ready, Rest, Resumption, Suspension, Suspensions, SuspensionsChange, TimeoutThen};
 pub use pattern::Pattern;
 pub use positions::Positions;
 pub use principal::{Agents, Identity, Principal, PrincipalKind};

@@ -77,6 +77,7 @@ pub(super) fn resumed(run: &Run) -> Run {
         executed_by: None,
         lease_epoch: None,
         deadline: None,
+        timeout_then: None,
         ready_timeout_ms: None,
         keep_slot: false,
         by_limit: false,

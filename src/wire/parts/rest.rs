@@ -5,7 +5,7 @@ use crate::auth::Caller;
 use crate::domain::limits::{RESUME_HINT_BYTES_MAX, SUSPENSION_REASON_BYTES_MAX};
 use crate::domain::{
     Ask, Command, Ready, Resume, Resumption, Run, SupervisionChange, Suspend, Suspension, SuspensionTerms, Suspensions,
-    SuspensionsChange, Violation,
+    SuspensionsChange, TimeoutThen, Violation,
 };
 use crate::wire::from_domain::{FromDomain, IntoMessage};
 use crate::wire::mutation::Mutation;
@@ -29,6 +29,7 @@ pub fn suspend_run(request: v1::SuspendRunRequest, caller: &Caller) -> Result<Co
         reason: Some(reason),
         resume_hint: violations.optional("resume_hint", request.resume_hint, RESUME_HINT_BYTES_MAX),
         timeout_ms: violations.timeout("timeout", request.timeout),
+        timeout_then: violations.timeout_then("timeout_then", request.timeout_then),
     };
     let ask = Ask::Suspend(Suspend {
         lease_epoch: holder(request.lease_epoch),
@@ -64,13 +65,38 @@ pub fn resume_run(request: v1::ResumeRunRequest, caller: &Caller) -> Result<Comm
 
 /// What an update says of the suspension that its phase brings.
 pub(in crate::wire) fn terms(terms: Option<v1::SuspensionTerms>, violations: &mut Violations) -> SuspensionTerms {
-    let Some(v1::SuspensionTerms { reason, resume_hint, timeout }) = terms else {
+    let Some(v1::SuspensionTerms { reason, resume_hint, timeout, timeout_then }) = terms else {
         return SuspensionTerms::default();
     };
     SuspensionTerms {
         reason: violations.optional("suspension.reason", reason, SUSPENSION_REASON_BYTES_MAX),
         resume_hint: violations.optional("suspension.resume_hint", resume_hint, RESUME_HINT_BYTES_MAX),
         timeout_ms: violations.timeout("suspension.timeout", timeout),
+        timeout_then: violations.timeout_then("suspension.timeout_then", timeout_then),
+    }
+}
+
+impl Violations {
+    /// What becomes of a suspended run at its deadline; absent when unspecified.
+    fn timeout_then(&mut self, field: &str, number: i32) -> Option<TimeoutThen> {
+        match v1::TimeoutThen::try_from(number) {
+            Ok(v1::TimeoutThen::Unspecified) => None,
+            Ok(v1::TimeoutThen::Abort) => Some(TimeoutThen::Abort),
+            Ok(v1::TimeoutThen::Resume) => Some(TimeoutThen::Resume),
+            Ok(v1::TimeoutThen::Fail) => Some(TimeoutThen::Fail),
+            Err(_) => {
+                self.push(field, format!("{number} is not a value of TimeoutThen"));
+                None
+            }
+        }
+    }
+}
+
+fn timeout_then(then: TimeoutThen) -> v1::TimeoutThen {
+    match then {
+        TimeoutThen::Abort => v1::TimeoutThen::Abort,
+        TimeoutThen::Resume => v1::TimeoutThen::Resume,
+        TimeoutThen::Fail => v1::TimeoutThen::Fail,
     }
 }
 
@@ -87,6 +113,10 @@ impl FromDomain<&Suspension> for v1::Suspension {
             ready_timeout: suspension.ready_timeout_ms.map(duration),
             keep_slot: suspension.keep_slot,
             resumption: suspension.resumption.as_deref().map(IntoMessage::into_message),
+            timeout_then: suspension
+                .deadline
+                .map_or(v1::TimeoutThen::Unspecified, |_| timeout_then(suspension.timeout_then.unwrap_or_default()))
+                .into(),
         }
     }
 }
@@ -155,6 +185,7 @@ pub(in crate::wire) mod tests {
             executed_by: None,
             lease_epoch: Some(2.into()),
             deadline: Some(Time::from_micros(12)),
+            timeout_then: Some(TimeoutThen::Fail),
             ready_timeout_ms: Some(1_500),
             keep_slot: true,
             by_limit: false,
@@ -182,6 +213,7 @@ pub(in crate::wire) mod tests {
                 phase: "acting".into(),
                 max_iterations: 7,
             }),
+            timeout_then: v1::TimeoutThen::Fail.into(),
         }
     }
 }

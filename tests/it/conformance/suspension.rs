@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
-use runledger::domain::{Ask, Command, Identity, Principal, Priority, Renewal, Shard, Status};
+use runledger::domain::{Ask, Command, Identity, Principal, Priority, Renewal, Shard, Status, TimeoutThen};
 use runledger::store::Store;
 use runledger::store::leases::{ACTS_AFTER_MS, OverduePlace};
+use runledger::store::query::ReadyOf;
 
 use super::asking::{apply, ask, home, stored, word};
 use super::fixture::{Fixture, OnDisk};
@@ -95,6 +96,39 @@ pub(crate) async fn no_deadline_of_a_suspension_is_acted_upon_in_the_first_minut
     assert_eq!(word(&ask(store, sweep("run-1")).await), "applied");
     let ended = stored(store, &key("run-1")).await;
     assert_eq!((ended.status, ended.ending.reason_code.as_deref()), (Status::Aborted, Some("SUSPENSION_TIMEOUT")));
+    sound(store).await;
+}
+
+pub(crate) async fn a_suspension_that_nobody_ended_in_time_leads_to_what_was_said<F: Fixture>(fixture: F) {
+    let (store, there) = (fixture.store(), fixture.replica().await);
+    let ids = ["resumed", "unleased", "failed", "aborted"];
+    for id in ids {
+        apply(store, if id == "unleased" { start(id) } else { leased(id) }).await;
+        let mut suspended = waiting_ms(suspend(id, "TIMER", "for a while"), 20_000);
+        let Ask::Suspend(suspend) = &mut suspended.ask else { panic!("no suspension") };
+        suspend.terms.timeout_then = match id {
+            "failed" => Some(TimeoutThen::Fail),
+            "aborted" => Some(TimeoutThen::Abort),
+            _ => Some(TimeoutThen::Resume),
+        };
+        apply(store, suspended).await;
+    }
+    fixture.pass_alive(&[&*there], ACTS_AFTER_MS + 20_000).await;
+    let mut found = due(&*there).await;
+    found.sort_unstable();
+    assert_eq!(found, ["aborted", "failed", "resumed", "unleased"]);
+    for id in ids {
+        assert_eq!(word(&ask(&*there, sweep(id)).await), "applied");
+        assert_eq!(word(&ask(store, sweep(id)).await), "unchanged", "another replica comes too late");
+    }
+    assert_eq!(due(store).await, [""; 0]);
+    let status = async |id| stored(store, &key(id)).await.status;
+    assert_eq!((status("failed").await, status("aborted").await), (Status::Failed, Status::Aborted));
+    let of = ReadyOf { not_begun: false, priority: Priority::NONE };
+    let ready = store.ready(&"default".into(), of, None, 10).await.unwrap().runs;
+    assert_eq!(ready.iter().map(|run| &*run.run_id).collect::<Vec<_>>(), ["resumed"], "a claim finds it");
+    assert_eq!(apply(&*there, claim("resumed")).await.supervision.epoch().get(), 2);
+    assert!(!stored(store, &key("unleased")).await.is_at_rest(), "it goes on as it is");
     sound(store).await;
 }
 

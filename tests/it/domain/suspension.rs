@@ -959,7 +959,7 @@ proptest! {
         let suspension = Suspension {
             kind: "HELP".into(), reason: "?".into(), resume_hint: None, at: now, by, lease_epoch: None,
             executed_by: None, deadline: at(deadlines[3]).filter(|_| !is_ready), ready_timeout_ms: None, keep_slot: false, by_limit: false,
-            resumption: None,
+            resumption: None, timeout_then: None,
         };
         let suspension = (suspended && status == Status::Running).then(|| Box::new(suspension));
         let rest = Suspensions { suspension, resumed_from: None };

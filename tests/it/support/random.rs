@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use runledger::domain::{
     Ask, Command, Content, LeaseEpoch, LifecycleName, LimitThen, Link, MaxRunning, Priority, RedactedPath, Request,
-    Revision, Route, RunId, Take, Update,
+    Revision, Route, RunId, Take, TimeoutThen, Update,
 };
 use serde_json::{Value, json};
 
@@ -103,6 +103,11 @@ impl Beside {
                 kinds[links.len() % kinds.len()].clone_into(&mut suspend.kind);
                 suspend.keep_slot = content.is_some();
                 (suspend.terms.timeout_ms, suspend.ready_timeout_ms) = (timeout_ms, timeout_ms);
+                suspend.terms.timeout_then = timeout_ms.and_then(|timeout| match timeout % 3 {
+                    0 => None,
+                    1 => Some(TimeoutThen::Resume),
+                    _ => Some(TimeoutThen::Fail),
+                });
                 suspend.position.phase = phase;
             }
             Ask::Resume(resume) => {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use super::finding::{Finding, quoted, within};
 use super::read::ReadDeclaration;
+use crate::domain::TimeoutThen;
 use crate::domain::lifecycle::{Lifecycle, Phase, WordRule};
 use crate::domain::limits::PHASES_MAX;
 
@@ -102,6 +103,23 @@ impl Check<'_> {
                     "the phase does not suspend, so there is no suspension to end",
                 );
             }
+            self.timeout_then(phase, may_suspend);
+        }
+    }
+
+    fn timeout_then(&mut self, phase: &Phase, may_suspend: bool) {
+        let Some(then) = phase.timeout_then else { return };
+        let path = of_phase(phase, "timeout_then");
+        let goes_on = || {
+            let may = |name: &String| self.lifecycle.phase(name).is_none_or(|next| next.suspends.is_none());
+            phase.next.iter().any(may)
+        };
+        if !may_suspend {
+            self.refuse(&path, "the phase does not suspend, so there is no suspension to end");
+        } else if !self.may_have(phase, "timeout", phase.timeout_ms.is_some()) {
+            self.refuse(&path, "the phase has no timeout");
+        } else if then == TimeoutThen::Resume && !self.may_have(phase, "next", goes_on()) {
+            self.refuse(&path, "a run goes on in the first phase of `next` that does not suspend, and there is none");
         }
     }
 

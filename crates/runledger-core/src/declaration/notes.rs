@@ -1,6 +1,8 @@
 //! What is allowed and easily overlooked.
 
-use crate::domain::lifecycle::{BudgetThen, Lifecycle, LimitThen};
+use std::collections::BTreeSet;
+
+use crate::domain::lifecycle::{BudgetThen, Lifecycle, LimitThen, Phase};
 
 /// The kind of suspension that budgets and the limit of iterations bring.
 const BUDGET: &str = "BUDGET";
@@ -12,8 +14,9 @@ pub fn notes(lifecycle: &Lifecycle) -> Vec<String> {
     let unsupported = (!later.is_empty()).then(|| {
         format!("This release keeps and does not enforce yet, so no run starts with it: {}.", later.join(", "))
     });
+    let unclear = two_of_a_kind(lifecycle).into_iter().chain(unsupported);
     if lifecycle.on_suspend.contains_key(BUDGET) {
-        return unsupported.into_iter().collect();
+        return unclear.collect();
     }
     let waits = "is suspended in the phase where it stands, and waits until somebody resumes it";
     let budgets = lifecycle.budgets.iter().enumerate().filter(|(_, budget)| match budget.then {
@@ -23,7 +26,27 @@ pub fn notes(lifecycle: &Lifecycle) -> Vec<String> {
     let budgets = budgets.map(|(index, budget)| format!("budgets[{index}]: a run that spent {} {waits}.", budget.name));
     let iterations = (lifecycle.max_iterations_then == Some(LimitThen::Suspend))
         .then(|| format!("max_iterations_then: a run that would go above its iterations {waits}."));
-    budgets.chain(iterations).chain(unsupported).collect()
+    budgets.chain(iterations).chain(unclear).collect()
+}
+
+/// Phases from which a kind of suspension leads to two: then it leads to none.
+fn two_of_a_kind(lifecycle: &Lifecycle) -> Vec<String> {
+    let kinds: BTreeSet<&str> = lifecycle.phases.iter().filter_map(|phase| phase.suspends.as_deref()).collect();
+    let of_kinds = |from: &Phase| {
+        let kinds = kinds.iter().filter(|kind| !lifecycle.on_suspend.contains_key(**kind));
+        let following = kinds.map(|kind| (*kind, lifecycle.suspend_next(&from.name, kind)));
+        let unclear = following.filter(|(_, following)| following.len() > 1);
+        unclear
+            .map(|(kind, following)| {
+                let (name, following) = (&from.name, following.join(" and "));
+                format!(
+                    "phases.{name}: {following} both suspend by {kind}, so SuspendRun with this kind enters neither, unless \
+                     it names one or on_suspend does."
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    lifecycle.phases.iter().flat_map(of_kinds).collect()
 }
 
 #[cfg(test)]

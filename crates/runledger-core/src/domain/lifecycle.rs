@@ -26,7 +26,7 @@ pub use self::put::{PutFacts, PutLifecycle, PutOutcome, PutRefusal};
 pub use self::reference::{LifecycleId, LifecycleName, LifecyclePin};
 pub use self::words::{Suspended, WordRule};
 use super::limits::LIFECYCLE_NAME_BYTES_MAX;
-use super::{Namespace, Principal, Time};
+use super::{Namespace, Principal, Time, TimeoutThen};
 
 /// The rule of the names of lifecycles, phases and budgets, for people.
 pub const NAME_RULE: &str = "must be 1 to 64 characters of [a-z0-9_.-], a lower-case letter first";
@@ -107,6 +107,9 @@ pub struct Phase {
     /// How long that suspension may last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// What becomes of the run then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_then: Option<TimeoutThen>,
 }
 
 /// What a run must have before it may complete. Its text is `REPORT` or `LINK:rel`.
@@ -232,6 +235,33 @@ impl Lifecycle {
     #[must_use]
     pub fn suspends(&self, phase: &str) -> Option<&str> {
         self.phase(phase)?.suspends.as_deref()
+    }
+
+    /// The phase that a kind of suspension leads to from a phase, where no phase is named: the one that it leads to from every
+    /// phase, else the only one among those that may follow which is such a suspension. A step that begins an iteration is
+    /// made by its name alone.
+    #[must_use]
+    pub fn phase_of_kind(&self, from: Option<&str>, kind: &str) -> Option<&str> {
+        if let Some(phase) = self.on_suspend.get(kind) {
+            return Some(phase);
+        }
+        match self.suspend_next(from?, kind)[..] {
+            [to] if !self.iterates(from, to) => Some(to),
+            _ => None,
+        }
+    }
+
+    /// The phases that may follow a phase and suspend by a kind; none where the phase is such a suspension itself.
+    #[must_use]
+    pub fn suspend_next(&self, from: &str, kind: &str) -> Vec<&str> {
+        let suspends = |phase: &str| self.suspends(phase) == Some(kind);
+        if suspends(from) { Vec::new() } else { self.allowed(Some(from)).filter(|phase| suspends(phase)).collect() }
+    }
+
+    /// The phase in which a run goes on that nobody resumed in time: the first that may follow and does not suspend.
+    #[must_use]
+    pub fn goes_on_in(&self, from: &str) -> Option<&str> {
+        self.allowed(Some(from)).find(|phase| self.suspends(phase).is_none())
     }
 
     /// The phase that a run begins in.

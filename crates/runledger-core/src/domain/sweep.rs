@@ -5,7 +5,7 @@
 //! so a late report may follow such an end.
 
 use super::context::Context;
-use super::{EventType, Run, Status, Time};
+use super::{EventType, Run, Status, Time, TimeoutThen};
 
 /// The reason for which the authority ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,10 @@ pub(super) enum Due {
     GraceOver,
     /// What a suspended run waits for did not come in time.
     SuspensionOver,
+    /// The same, and the run was to fail then.
+    SuspensionFailed,
+    /// The same, and the run was to go on then by itself. It ends where it cannot.
+    GoesOn,
     /// A run that was ready to go on was not claimed in time.
     NotClaimed,
     /// The run's lease was not renewed.
@@ -41,7 +45,12 @@ impl Due {
             (Status::Running, Some(ready), None) => [(ready.deadline, Self::NotStarted), nothing, nothing],
             (Status::Running, Some(ready), Some(_)) => [(attended(ready.deadline), Self::NotClaimed), nothing, nothing],
             (Status::Running, None, Some(suspension)) => {
-                [(attended(suspension.deadline), Self::SuspensionOver), nothing, nothing]
+                let due = match suspension.timeout_then.unwrap_or_default() {
+                    TimeoutThen::Abort => Self::SuspensionOver,
+                    TimeoutThen::Resume => Self::GoesOn,
+                    TimeoutThen::Fail => Self::SuspensionFailed,
+                };
+                [(attended(suspension.deadline), due), nothing, nothing]
             }
             (Status::Running, None, None) => {
                 // A lease that was granted or given up after this one was read has another epoch.
@@ -61,15 +70,17 @@ impl Due {
     /// The event by which the reason ends its run.
     pub(super) fn event_type(self) -> EventType {
         match self {
-            Self::NotStarted | Self::TooLong | Self::GraceOver | Self::SuspensionOver => EventType::Aborted,
-            Self::NotClaimed | Self::Orphaned => EventType::Failed,
+            Self::NotStarted | Self::TooLong | Self::GraceOver | Self::SuspensionOver | Self::GoesOn => {
+                EventType::Aborted
+            }
+            Self::SuspensionFailed | Self::NotClaimed | Self::Orphaned => EventType::Failed,
         }
     }
 
     /// Whether the worker may know better: a deadline is a rule, all else is a conclusion from silence.
     pub(super) fn is_presumed(self) -> bool {
         match self {
-            Self::NotStarted | Self::TooLong | Self::SuspensionOver => false,
+            Self::NotStarted | Self::TooLong | Self::SuspensionOver | Self::SuspensionFailed | Self::GoesOn => false,
             Self::GraceOver | Self::NotClaimed | Self::Orphaned => true,
         }
     }
@@ -78,14 +89,15 @@ impl Due {
         match self {
             Self::NotStarted | Self::TooLong => "TIMEOUT",
             Self::GraceOver => "ABORT_GRACE_EXPIRED",
-            Self::SuspensionOver => "SUSPENSION_TIMEOUT",
+            Self::SuspensionOver | Self::SuspensionFailed | Self::GoesOn => "SUSPENSION_TIMEOUT",
             Self::NotClaimed | Self::Orphaned => "ORPHANED",
         }
     }
 
     pub(super) fn reason(self, run: &Run) -> String {
         match self {
-            Self::SuspensionOver => "still suspended at its suspension.deadline".to_owned(),
+            Self::SuspensionOver | Self::SuspensionFailed => "still suspended at its suspension.deadline".to_owned(),
+            Self::GoesOn => "still suspended at its suspension.deadline, and could not go on by itself".to_owned(),
             Self::NotClaimed => "ready to go on, and not claimed before its ready.deadline".to_owned(),
             Self::NotStarted if run.is_ready() => "not claimed again before its ready.deadline".to_owned(),
             Self::NotStarted => "not started before its start_deadline".to_owned(),

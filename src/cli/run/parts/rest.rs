@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, ValueEnum};
 
 use super::lease::Holder;
 use super::position::Phase;
@@ -18,7 +18,8 @@ use runledger_proto::{duration, v1};
 pub(in crate::cli::run) const SUSPEND: &str = concat!(
     "Examples:\n  \
     runledger run suspend run-3 --kind HELP --reason 'which account?' --lease-epoch 1\n  \
-    runledger run suspend try-1 --kind PAUSED --reason 'not during the release' --suspend-timeout 2d\n\n\
+    runledger run suspend try-1 --kind PAUSED --reason 'not during the release' --suspend-timeout 2d\n  \
+    runledger run suspend try-1 --kind TIMER --reason 'tomorrow' --suspend-timeout 1d --timeout-then resume\n\n\
     The run stays RUNNING; nobody holds it, nothing of it expires, and its --run-timeout stands still. Another kind or \
     reason replaces the whole suspension, with its times and its hint; the same is `unchanged`. It stops no process that does not ask: a worker \
     hears of it by its next call, which is refused as RUN_SUSPENDED. `runledger run list --suspended` shows what waits.\n",
@@ -48,6 +49,18 @@ pub(in crate::cli::run) struct Terms {
     /// Time that it may wait in the phase [default: as the lifecycle has it]
     #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration, requires = "phase")]
     suspend_timeout: Option<Duration>,
+    /// What becomes of it then [default: as the lifecycle has it, else abort]
+    #[arg(long, value_enum, requires = "phase")]
+    timeout_then: Option<Then>,
+}
+
+/// What becomes of a suspended run at its deadline.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Then {
+    Abort,
+    /// It goes on by itself
+    Resume,
+    Fail,
 }
 
 #[derive(Args, Debug)]
@@ -63,9 +76,12 @@ pub(in crate::cli::run) struct SuspendArgs {
     /// How to go on, for whoever resumes it
     #[arg(long, value_name = "TEXT")]
     resume_hint: Option<String>,
-    /// Time that it may wait; then the authority aborts it [default: for ever]
+    /// Time that it may wait [default: as the lifecycle has it, else for ever]
     #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     suspend_timeout: Option<Duration>,
+    /// What becomes of it then [default: as the lifecycle has it, else abort]
+    #[arg(long, value_enum)]
+    timeout_then: Option<Then>,
     /// Time that it may be ready then; not claimed by then, it ends as FAILED / ORPHANED [default: for ever]
     #[arg(long, value_name = "DURATION", value_parser = seconds_or_duration)]
     ready_timeout: Option<Duration>,
@@ -104,13 +120,26 @@ pub(in crate::cli::run) struct ResumeArgs {
 
 impl Terms {
     pub(in crate::cli::run) fn put(self, request: &mut v1::UpdateRunRequest) {
-        let said = self.suspend_reason.is_some() || self.resume_hint.is_some() || self.suspend_timeout.is_some();
+        let Self { suspend_reason, resume_hint, suspend_timeout, timeout_then } = &self;
+        let said =
+            suspend_reason.is_some() || resume_hint.is_some() || suspend_timeout.is_some() || timeout_then.is_some();
         request.suspension = said.then(|| v1::SuspensionTerms {
             reason: self.suspend_reason.unwrap_or_default(),
             resume_hint: self.resume_hint.unwrap_or_default(),
             timeout: self.suspend_timeout.map(duration),
+            timeout_then: then(self.timeout_then),
         });
     }
+}
+
+fn then(then: Option<Then>) -> i32 {
+    let then = match then {
+        None => v1::TimeoutThen::Unspecified,
+        Some(Then::Abort) => v1::TimeoutThen::Abort,
+        Some(Then::Resume) => v1::TimeoutThen::Resume,
+        Some(Then::Fail) => v1::TimeoutThen::Fail,
+    };
+    then.into()
 }
 
 impl SuspendArgs {
@@ -123,6 +152,7 @@ impl SuspendArgs {
             timeout: self.suspend_timeout.map(duration),
             ready_timeout: self.ready_timeout.map(duration),
             keep_slot: self.keep_slot,
+            timeout_then: then(self.timeout_then),
             lease_epoch: self.holder.lease_epoch,
             phase: self.phase.name(),
             ..v1::SuspendRunRequest::default()
@@ -155,9 +185,15 @@ pub(super) const ROWS: &[Row] = &[
     Row::said("ready", &[], |run| run.ready.as_ref().map(ready).unwrap_or_default()),
 ];
 
-/// Such as `HELP since 2026-11-27 10:00:00 by agent-1, until 2026-11-28 10:00:00: which account?`.
+/// Such as `HELP since 2026-11-27 10:00:00 by agent-1, until 2026-11-28 10:00:00, then it is aborted: which account?`.
 fn suspended(suspension: &v1::Suspension) -> String {
-    let until = until(suspension.deadline.as_ref());
+    let then = match suspension.timeout_then() {
+        v1::TimeoutThen::Unspecified => "",
+        v1::TimeoutThen::Abort => ", then it is aborted",
+        v1::TimeoutThen::Resume => ", then it goes on by itself",
+        v1::TimeoutThen::Fail => ", then it fails",
+    };
+    let until = until(suspension.deadline.as_ref()) + then;
     let by = suspension.by.as_ref().map(|by| format!(" by {}", principal(by))).unwrap_or_default();
     let since = at(suspension.at.as_ref());
     let slot = if suspension.keep_slot { ", keeping its slot" } else { "" };

@@ -196,3 +196,37 @@ fn nothing_is_told_that_only_follows_from_a_finding() {
         ),
     ]);
 }
+
+#[test]
+fn what_becomes_of_a_run_is_said_of_a_suspension_that_has_an_end_and_leads_on() {
+    each(&[
+        ("{a: {initial: true, next: b}, b: {suspends: HELP, next: a, timeout: 1h, timeout_then: RESUME}}", &[]),
+        (
+            "{a: {initial: true, timeout_then: FAIL}}",
+            &["line 2, column 43: phases.a.timeout_then: the phase does not suspend, so there is no suspension to end"],
+        ),
+        (
+            "{a: {initial: true, next: b}, b: {suspends: HELP, timeout_then: FAIL}}",
+            &["line 2, column 73: phases.b.timeout_then: the phase has no timeout"],
+        ),
+        (
+            "{a: {initial: true, next: b}, b: {suspends: HELP, timeout: 1h, timeout_then: RESUME}}",
+            &[
+                "line 2, column 86: phases.b.timeout_then: a run goes on in the first phase of `next` that does not suspend, and \
+               there is none",
+            ],
+        ),
+        (
+            "{a: {initial: true, next: b}, b: {suspends: HELP, next: a, timeout: 1h, timeout_then: WAIT}}",
+            &["line 2, column 95: phases.b.timeout_then: expected ABORT or RESUME or FAIL, not WAIT"],
+        ),
+        // Of what could not be read nothing is told that only follows from it.
+        (
+            "{a: {initial: true, next: b}, b: {suspends: HELP, timeout: 1, timeout_then: FAIL}}",
+            &[
+                "line 2, column 68: phases.b.timeout: expected a duration such as 500ms, 90s, 15m, 1h30m or 7d, from 1ms to 366d, \
+               not 1",
+            ],
+        ),
+    ]);
+}

@@ -5,11 +5,12 @@ use super::super::tree::Kind;
 use super::ReadDeclaration;
 use super::fields::Field;
 use super::values::plain;
+use crate::domain::TimeoutThen;
 use crate::domain::lifecycle::{NAME_RULE, Phase, is_name};
 use crate::domain::limits::PHASES_MAX;
 
 /// The keys of a phase.
-const KEYS: &[&str] = &["initial", "next", "may_complete", "suspends", "timeout"];
+const KEYS: &[&str] = &["initial", "next", "may_complete", "suspends", "timeout", "timeout_then"];
 
 impl ReadDeclaration {
     pub(super) fn phases(&mut self, field: &Field<'_>) {
@@ -46,7 +47,12 @@ impl ReadDeclaration {
                 "next" => phase.next = self.next(&part),
                 "may_complete" => phase.may_complete = self.flag(&part).unwrap_or_default(),
                 "suspends" => phase.suspends = self.suspends(&part),
-                _ => phase.timeout_ms = self.duration(&part),
+                "timeout" => phase.timeout_ms = self.duration(&part),
+                _ => {
+                    let choices =
+                        [("ABORT", TimeoutThen::Abort), ("RESUME", TimeoutThen::Resume), ("FAIL", TimeoutThen::Fail)];
+                    phase.timeout_then = self.choice(&part, &choices);
+                }
             }
         }
         phase

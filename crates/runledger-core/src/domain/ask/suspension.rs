@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::domain::parts::texts;
-use crate::domain::{LeaseEpoch, MaxRunning, PositionAsk};
+use crate::domain::{LeaseEpoch, MaxRunning, PositionAsk, TimeoutThen};
 
 /// What a caller says of the suspension that a phase brings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,6 +18,9 @@ pub struct SuspensionTerms {
     /// The time that the suspension may last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// What becomes of the run then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_then: Option<TimeoutThen>,
 }
 
 impl SuspensionTerms {
@@ -28,7 +31,7 @@ impl SuspensionTerms {
     }
 
     pub(super) fn weight(&self) -> usize {
-        let Self { reason, resume_hint, timeout_ms: _ } = self;
+        let Self { reason, resume_hint, timeout_ms: _, timeout_then: _ } = self;
         texts::weight([reason, resume_hint])
     }
 }

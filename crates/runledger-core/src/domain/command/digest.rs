@@ -119,7 +119,8 @@ mod tests {
     }
 
     fn terms() -> SuspensionTerms {
-        SuspensionTerms { reason: Some("why".into()), resume_hint: Some("how".into()), timeout_ms: Some(12_000) }
+        let (reason, resume_hint) = (Some("why".into()), Some("how".into()));
+        SuspensionTerms { reason, resume_hint, timeout_ms: Some(12_000), timeout_then: None }
     }
 
     fn labels_change() -> LabelsChange {

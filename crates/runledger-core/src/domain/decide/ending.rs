@@ -3,6 +3,7 @@
 
 use super::effect::{Cx, Permitted, fresh, patched};
 use super::phases::{PhaseStep, Said, is_complete, lacks, met};
+use super::suspension;
 use crate::domain::sweep::Due;
 use crate::domain::{
     AbortRequest, AttachmentsChange, Changes, Complete, End, Ending, EventType, LateReport, RefinementsChange,
@@ -62,9 +63,14 @@ pub(super) fn as_requested(run: &Run) -> Ending {
     Ending { failure_reason, reason_code: Some(ABORT_REQUESTED.to_owned()) }
 }
 
-/// Ends a run that is due, as what is due first ends it.
+/// Ends a run that is due, as what is due first ends it; or lets it go on, where it was suspended until then.
 pub(super) fn swept(cx: Cx<'_>) -> Permitted {
     let Some(due) = Due::of(cx.run, cx.context) else { return Ok(None) };
+    if due == Due::GoesOn
+        && let Some(event) = suspension::resumed_by_timeout(cx)
+    {
+        return Ok(Some(event));
+    }
     let ending = Ending { failure_reason: Some(due.reason(cx.run)), reason_code: Some(due.reason_code().to_owned()) };
     cx.makes(due.event_type(), concluded(PhaseStep::default(), ending, due.is_presumed(), cx))
 }

@@ -63,7 +63,7 @@ pub(super) struct PhaseStep<'a> {
     /// The iteration after it, where it is another.
     pub(super) iteration: Option<u32>,
     /// Whether the command names a phase, be it the one that the run is in.
-    is_named: bool,
+    pub(super) is_named: bool,
     /// The limit that the step is above, and what that leads to.
     pub(super) above: Option<(u32, LimitThen)>,
 }

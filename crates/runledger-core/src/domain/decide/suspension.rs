@@ -5,11 +5,11 @@ use super::ending::{as_requested, concluded};
 use super::lease::granted;
 use super::max_running::leaves_room;
 use super::phases::{PhaseStep, Said, invalid_resumption};
-use crate::domain::lifecycle::LimitThen;
+use crate::domain::lifecycle::{LimitThen, Phase};
 use crate::domain::{
-    Ask, Asker, Brought, Changes, Command, EventType, Lease, LeaseEpoch, PositionAsk, Principal, Ready,
-    RefinementsChange, Refusal, Resume, Resumption, Run, Status, Suspend, Suspension, SuspensionTerms,
-    SuspensionsChange, Update, Violation,
+    Ask, Asker, Brought, Changes, Command, Event, EventType, Lease, LeaseEpoch, LifecycleFound, PositionAsk, Principal,
+    Ready, RefinementsChange, Refusal, Resume, Resumption, Run, Status, Suspend, Suspension, SuspensionTerms,
+    SuspensionsChange, TimeoutThen, Update, Violation,
 };
 
 /// The kind of a suspension by a limit of the run.
@@ -17,6 +17,9 @@ pub(in crate::domain) const BUDGET: &str = "BUDGET";
 
 /// The name of the limit of iterations, as a refusal has it.
 const ITERATIONS: &str = "iterations";
+
+/// The reason for which the authority lets a run go on at its deadline.
+const TIMEOUT: &str = "TIMEOUT";
 
 /// The kinds of suspension that nobody ends without a reason.
 const WITH_REASON: &[&str] = &["HELP", "BLOCKED", "INTERRUPTED"];
@@ -111,6 +114,8 @@ pub(super) struct Waits<'a> {
     keep_slot: bool,
     /// It is the run's own limit, whoever came to it.
     by_limit: bool,
+    /// The field that says what becomes of the run at the deadline.
+    field: &'static str,
 }
 
 impl<'a> Waits<'a> {
@@ -125,7 +130,35 @@ impl<'a> Waits<'a> {
             Some((_, LimitThen::Refuse | LimitThen::Abort)) => return None,
             None => (step.suspends(cx.declared())?, update.suspension.clone(), update.lease_epoch),
         };
-        Some(Self { kind, terms, lease_epoch, ready_timeout_ms: None, keep_slot, by_limit: step.above.is_some() })
+        let (by_limit, field) = (step.above.is_some(), "suspension.timeout_then");
+        Some(Self { kind, terms, lease_epoch, ready_timeout_ms: None, keep_slot, by_limit, field })
+    }
+
+    /// How long it may last, and what becomes of the run then, in the phase that the run stands in from now on. None: it is
+    /// aborted, or nothing becomes of it.
+    fn time(&self, phase: Option<&Phase>, cx: Cx<'_>) -> Result<(Option<u64>, Option<TimeoutThen>), Refusal> {
+        let timeout_ms = self.terms.timeout_ms.or_else(|| phase?.timeout_ms);
+        let by_limit = self.by_limit || cx.run.suspension().is_some_and(|standing| standing.by_limit);
+        let leads_nowhere = || {
+            let suspending = phase.filter(|phase| phase.suspends.is_some()).zip(cx.declared());
+            suspending.is_some_and(|(phase, declared)| declared.lifecycle.goes_on_in(&phase.name).is_none())
+        };
+        let resumes = |then| then == TimeoutThen::Resume;
+        let fault = match self.terms.timeout_then {
+            Some(_) if timeout_ms.is_none() => "only with a timeout: without one the run waits for ever",
+            Some(then) if resumes(then) && by_limit => {
+                "must not be RESUME: the run came to a limit of its own, and goes on when somebody raises that"
+            }
+            Some(then) if resumes(then) && leads_nowhere() => {
+                "must not be RESUME: no phase that does not suspend may follow"
+            }
+            Some(_) | None => {
+                let declared = phase.and_then(|phase| phase.timeout_then).filter(|then| !(by_limit && resumes(*then)));
+                let then = self.terms.timeout_then.or(declared);
+                return Ok((timeout_ms, then.filter(|then| timeout_ms.is_some() && *then != TimeoutThen::Abort)));
+            }
+        };
+        Err(Refusal::InvalidFields(vec![Violation::new(self.field, fault)]))
     }
 }
 
@@ -152,8 +185,9 @@ pub(super) fn suspend(suspend: &Suspend, cx: Cx<'_>) -> Permitted {
         // Another run may have the slot that this one gave up.
         keep_slot: suspend.keep_slot && standing.map_or(!run.is_ready(), |standing| standing.keep_slot),
         by_limit: false,
+        field: "timeout_then",
     };
-    changes.supervision.lease = suspended(waits, step, cx, &mut refinements);
+    changes.supervision.lease = suspended(waits, step, cx, &mut refinements)?;
     changes.refinements = refinements.boxed();
     cx.makes(EventType::Suspended, changes)
 }
@@ -164,15 +198,19 @@ pub(super) fn suspended<'a>(
     step: PhaseStep<'a>,
     cx: Cx<'a>,
     change: &mut RefinementsChange,
-) -> Option<Lease> {
-    let Waits { kind, terms, lease_epoch, ready_timeout_ms, keep_slot, by_limit } = waits;
+) -> Result<Option<Lease>, Refusal> {
     let Cx { run, command: Command { principal, .. }, at, .. } = cx;
     let lifecycle = cx.declared().map(|declared| &declared.lifecycle);
-    let moved = lifecycle.and_then(|lifecycle| lifecycle.on_suspend.get(kind));
+    let moved = lifecycle.and_then(|lifecycle| match lifecycle.on_suspend.get(waits.kind) {
+        None if step.is_named => None,
+        None => lifecycle.phase_of_kind(cx.phase(), waits.kind),
+        Some(phase) => Some(phase),
+    });
     moved.map_or(step, |phase| PhaseStep::to(phase, cx)).put(&mut change.position);
     let phase = change.position.phase.as_deref().or(cx.phase());
     let declared = lifecycle.zip(phase).and_then(|(lifecycle, phase)| lifecycle.phase(phase));
-    let timeout_ms = terms.timeout_ms.or_else(|| declared?.timeout_ms);
+    let (timeout_ms, timeout_then) = waits.time(declared, cx)?;
+    let Waits { kind, terms, lease_epoch, ready_timeout_ms, keep_slot, by_limit, field: _ } = waits;
     let standing = run.suspension();
     let suspension = Suspension {
         kind: kind.to_owned(),
@@ -184,6 +222,7 @@ pub(super) fn suspended<'a>(
         executed_by: if by_limit { Some(principal) } else { standing.and_then(executed_by) }.cloned().map(Box::new),
         lease_epoch,
         deadline: timeout_ms.map(|timeout| at.plus_ms(timeout)),
+        timeout_then,
         ready_timeout_ms: ready_timeout_ms.or_else(|| lifecycle?.ready_timeout_ms),
         keep_slot,
         // Another reason to wait gives no more to spend.
@@ -191,7 +230,7 @@ pub(super) fn suspended<'a>(
         resumption: None,
     };
     change.rest.suspension = Some(Box::new(suspension));
-    run.supervision.lease.filter(|lease| !lease.resting).map(|lease| Lease { resting: true, ..lease })
+    Ok(run.supervision.lease.filter(|lease| !lease.resting).map(|lease| Lease { resting: true, ..lease }))
 }
 
 /// Lets a suspended run go on: under a lease, or ready for one; only a run that never had one goes on without. What is said
@@ -225,6 +264,19 @@ pub(super) fn resume(resume: &Resume, cx: Cx<'_>) -> Permitted {
     refinements.rest.resumption = Some(Box::new(resumption));
     changes.refinements = refinements.boxed();
     cx.makes(if is_ready { EventType::Ready } else { EventType::Resumed }, changes)
+}
+
+/// Lets a suspended run go on whose deadline has come, and that was to go on then; none where it cannot: what it spent or its
+/// lifecycle forbids that.
+pub(super) fn resumed_by_timeout(cx: Cx<'_>) -> Option<Box<Event>> {
+    if matches!(cx.context.sides.lifecycle, LifecycleFound::Missing) {
+        return None;
+    }
+    let suspending = cx.phase().zip(cx.declared()).filter(|(phase, it)| it.lifecycle.suspends(phase).is_some());
+    let phase = suspending.and_then(|(phase, declared)| declared.lifecycle.goes_on_in(phase)).map(str::to_owned);
+    let position = PositionAsk { phase, ..PositionAsk::default() };
+    let resumption = Resume { reason: Some(TIMEOUT.to_owned()), position, ..Resume::default() };
+    resume(&resumption, cx).ok().flatten()
 }
 
 /// A resumption of a run that is not suspended does nothing; but it grants no lease either.

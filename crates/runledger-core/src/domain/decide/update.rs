@@ -30,7 +30,7 @@ pub(super) fn updated(update: &Update, cx: Cx<'_>) -> Permitted {
             step.ends(cx, false, &mut refinements.position);
             EventType::Aborted
         } else {
-            changes.supervision.lease = suspended(waits, step, cx, &mut refinements);
+            changes.supervision.lease = suspended(waits, step, cx, &mut refinements)?;
             EventType::Suspended
         }
     } else {

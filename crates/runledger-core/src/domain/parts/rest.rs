@@ -49,7 +49,7 @@ impl Suspensions {
             self.resumed_from = None;
         }
         if let (EventType::Ready, Some(suspension)) = (event_type, &mut self.suspension) {
-            suspension.deadline = None;
+            (suspension.deadline, suspension.timeout_then) = (None, None);
             suspension.resumption.clone_from(resumption);
         }
     }
@@ -63,7 +63,7 @@ impl Suspensions {
         }
         let Some(mut ended) = ended else { return false };
         ended.resumption = said.cloned().map(Box::new).or(ended.resumption);
-        ended.deadline = None;
+        (ended.deadline, ended.timeout_then) = (None, None);
         self.resumed_from = Some(ended);
         true
     }
@@ -121,9 +121,12 @@ pub struct Suspension {
     /// The lease under which the run's holder suspended it; none: somebody else did, or a limit of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_epoch: Option<LeaseEpoch>,
-    /// The time at which the run is aborted if it still waits then; none: never, or the run is ready.
+    /// The time at which the wait is over, if the run still waits then; none: never, or the run is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
+    /// What becomes of the run then; none: it is aborted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_then: Option<TimeoutThen>,
     /// The time that the run may be ready, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_timeout_ms: Option<u64>,
@@ -138,7 +141,18 @@ pub struct Suspension {
     pub resumption: Option<Box<Resumption>>,
 }
 
-/// What somebody said who let a run go on.
+/// What becomes of a suspended run at its deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TimeoutThen {
+    #[default]
+    Abort,
+    /// It goes on by itself.
+    Resume,
+    Fail,
+}
+
+/// What somebody said who let a run go on, or the authority at the deadline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Resumption {
@@ -169,6 +183,7 @@ impl Suspension {
             by: _,
             lease_epoch: _,
             deadline: _,
+            timeout_then: _,
             ready_timeout_ms: _,
             keep_slot: _,
             by_limit: _,
@@ -192,6 +207,7 @@ impl Suspension {
             executed_by: _,
             lease_epoch: _,
             deadline: _,
+            timeout_then: _,
             ready_timeout_ms: _,
             keep_slot: _,
             by_limit: _,
