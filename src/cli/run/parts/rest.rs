@@ -19,7 +19,7 @@ pub(in crate::cli::run) const SUSPEND: &str = concat!(
     "Examples:\n  \
     runledger run suspend run-3 --kind HELP --reason 'which account?' --lease-epoch 1\n  \
     runledger run suspend try-1 --kind PAUSED --reason 'not during the release' --suspend-timeout 2d\n  \
-    runledger run suspend try-1 --kind TIMER --reason 'tomorrow' --suspend-timeout 1d --timeout-then resume\n\n\
+    runledger run suspend try-1 --kind TIMER --reason later --suspend-timeout 1d --timeout-then resume\n\n\
     The run stays RUNNING; nobody holds it, nothing of it expires, and its --run-timeout stands still. Another kind or \
     reason replaces the whole suspension, with its times and its hint; the same is `unchanged`. It stops no process that does not ask: a worker \
     hears of it by its next call, which is refused as RUN_SUSPENDED. `runledger run list --suspended` shows what waits.\n",
