@@ -37,7 +37,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for field in [
         "Run.suspension",
         "Run.resumed_from",
+        "Run.last_failure",
         "RunChanges.suspension",
+        "RunChanges.attempt_failure",
         "RunChanges.resumption",
         "CompleteRunRequest.claim_next",
         "CompleteRunResponse.claimed",

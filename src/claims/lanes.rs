@@ -32,7 +32,7 @@ impl Lane {
         let value = label.and_then(|label| run.labels.get(label)).map(|value| value.as_str().into());
         let keeps_slot = run.suspension().is_some_and(|suspension| suspension.keep_slot && value.is_some());
         let keeps_slot = keeps_slot.then(|| run.run_id.clone());
-        let owner = run.agent_id.as_deref().map(Into::into);
+        let owner = run.owner_to_claim().map(|owner| owner.as_str().into());
         Self { value, for_any_worker: run.is_for_any_worker() && owner.is_some(), owner, keeps_slot }
     }
 

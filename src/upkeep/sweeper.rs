@@ -40,7 +40,7 @@ pub async fn sweep(store: &dyn Upkeep, engine: &Engine, shard: Shard) -> Result<
 }
 
 /// The reasons for which the authority ends runs, as metrics name them.
-const REASONS: &[&str] = &["ABORT_GRACE_EXPIRED", "ORPHANED", "SUSPENSION_TIMEOUT", "TIMEOUT"];
+const REASONS: &[&str] = &["ABORT_GRACE_EXPIRED", "ATTEMPT_TIMEOUT", "ORPHANED", "SUSPENSION_TIMEOUT", "TIMEOUT"];
 
 fn named(reason_code: Option<&str>) -> &'static str {
     REASONS.iter().find(|reason| Some(**reason) == reason_code).copied().unwrap_or("OTHER")

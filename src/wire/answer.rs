@@ -1,6 +1,8 @@
 //! Domain values as the wire shows them: runs and events whole, as lists of their parts.
 
-use super::parts::{attachments, bindings, deadlines, ending, labels, metadata, origin, position, priority, rest};
+use super::parts::{
+    attachments, attempts, bindings, deadlines, ending, labels, metadata, origin, position, priority, rest,
+};
 use super::scalars::{span, text, timestamp};
 use crate::domain::{
     Changes, Disposition, Event, EventType, Principal, PrincipalKind, RefinementsChange, Run, Status, Summary,
@@ -30,6 +32,7 @@ impl FromDomain<&Run> for v1::Run {
         };
         for show in [
             attachments::show,
+            attempts::show,
             bindings::show,
             deadlines::show,
             ending::show,
@@ -109,12 +112,13 @@ impl FromDomain<&Changes> for v1::RunChanges {
         labels::show_change(labels, &mut shown);
         rest::show_readiness(supervision, &mut shown);
         if let Some(change) = refinements {
-            let RefinementsChange { attachments, origin, position, priority, rest } = &**change;
+            let RefinementsChange { attachments, origin, position, priority, rest, attempts } = &**change;
             attachments::show_change(attachments, &mut shown);
             origin::show_change(origin, &mut shown);
             position::show_change(position, &mut shown);
             priority::show_change(*priority, &mut shown);
             rest::show_change(rest, &mut shown);
+            attempts::show_change(attempts.as_deref(), &mut shown);
         }
         shown
     }
@@ -180,6 +184,7 @@ impl FromDomain<EventType> for v1::RunEventType {
             EventType::Archived => Self::Archived,
             EventType::Restored => Self::Restored,
             EventType::Redacted => Self::Redacted,
+            EventType::AttemptFailed => Self::AttemptFailed,
         }
     }
 }
@@ -270,6 +275,7 @@ mod tests {
                     suspension: Some(Box::new(rest::tests::whole())),
                     resumed_from: Some(Box::new(rest::tests::whole())),
                 },
+                attempts: Some(Box::new(attempts::tests::whole())),
             })),
             metadata: Metadata::from(serde_json::Map::from_iter([("a".into(), 1.into())])),
         }
@@ -339,6 +345,12 @@ mod tests {
             priority: -7,
             suspension: Some(Box::new(rest::tests::shown())),
             resumed_from: Some(Box::new(rest::tests::shown())),
+            attempt: 2,
+            max_attempts: 4,
+            attempt_timeout: Some(Duration { seconds: 2, nanos: 500_000_000 }),
+            // It is at rest.
+            attempt_deadline: None,
+            last_failure: Some(Box::new(attempts::tests::shown())),
             outcome: v1::RunStatus::Completed.into(),
             start_deadline: Some(timestamp(at(5))),
             // It is at rest.

@@ -3,6 +3,7 @@
 
 pub mod archive;
 pub mod attachments;
+pub(super) mod attempts;
 pub(super) mod bindings;
 pub(super) mod deadlines;
 pub mod ending;

@@ -59,6 +59,8 @@ pub fn start_run(mut request: v1::StartRunRequest, caller: &Caller, ledger: Uuid
             max_iterations_then: violations.limit_then("max_iterations_then", request.max_iterations_then),
         },
         priority: violations.priority(Some(request.priority).filter(|priority| *priority != 0)),
+        max_attempts: violations.max_attempts(request.max_attempts),
+        attempt_timeout_ms: violations.timeout("attempt_timeout", request.attempt_timeout),
     };
     if request.deferred && request.lease_ttl.is_some() {
         violations.push("lease_ttl", "not with deferred: a pending run gets its lease when it is started or claimed");

@@ -3,6 +3,7 @@
 //! server matters.
 
 mod archive;
+mod attempts;
 mod behind;
 mod caller;
 mod check;
@@ -122,6 +123,9 @@ behaviours! { on_any_store:
     ]
     suspension: [
         what_is_wrong_with_a_suspension_is_named_field_by_field
+    ]
+    attempts: [
+        what_is_wrong_with_attempts_is_named
     ]
 }
 
@@ -344,6 +348,10 @@ behaviours! { on_one_or_two_servers:
         a_run_that_leaves_a_filter_is_shown_once_more
         a_cursor_goes_on_with_another_filter_and_at_another_server
         a_first_view_that_is_cut_goes_on_as_it_was
+    ]
+    attempts: [
+        an_attempt_that_failed_is_followed_by_whoever_claims_next
+        a_run_between_its_attempts_is_aborted_at_once
     ]
     suspension: [
         a_run_is_suspended_by_its_holder_and_goes_on_under_another_one

@@ -220,6 +220,8 @@ conformance! { conforms:
     suspension: [
         no_deadline_of_a_suspension_is_acted_upon_in_the_first_minute_after_an_outage
         a_suspension_that_nobody_ended_in_time_leads_to_what_was_said
+        an_attempt_that_failed_leaves_its_run_for_the_next_claim
+        a_late_completion_a_failing_attempt_and_the_next_claim_have_one_winner
         a_suspended_run_is_never_over_and_a_lease_that_is_over_may_be_suspended
         seed_002_needs_help_in_and_out_with_reasons
         seed_004_every_edge_of_its_graph_and_no_other

@@ -1,5 +1,6 @@
 //! The rules, without a database.
 
+mod attempts;
 mod changes;
 mod checks;
 mod clocks;

@@ -68,8 +68,8 @@ pub use event_type::{EventOf, EventType};
 pub use filter::{AtRest, Filter};
 pub use ids::{Namespace, Position, RunId, RunKey, Shard};
 pub use lifecycle::{
-    Lifecycle, LifecycleId, LifecycleName, LifecyclePin, LifecycleRecord, LimitThen, Masks, PutFacts, PutLifecycle,
-    PutOutcome, PutRefusal, Requirement,
+    Lifecycle, LifecycleId, LifecycleName, LifecyclePin, LifecycleRecord, LimitThen, Masks, OnRetry, PutFacts,
+    PutLifecycle, PutOutcome, PutRefusal, Requirement,
 };
 pub use link::Link;
 pub use namespace::{
@@ -77,6 +77,7 @@ pub use namespace::{
     NamespaceSettings, Quotas,
 };
 pub use parts::attachments::{Attachments, AttachmentsChange, ResultDigest};
+pub use parts::attempts::{AttemptBegin, AttemptFailure, Attempts, AttemptsChange};
 pub use parts::bindings::{Bindings, BindingsChange, Route};
 pub use parts::claim::{ClaimKey, Claimed, MaxRunning, Take};
 pub use parts::ending::{AbortRequest, Ending, LateReport};

@@ -118,6 +118,10 @@ impl Lines {
     pub(super) fn write(&mut self, event: &Event, links: &Links, beside: &Beside) {
         let (code, text) =
             (event.changes.ending.reason_code.as_deref(), event.changes.ending.failure_reason.as_deref());
+        // Of an attempt that is not the last, the reason stands with it.
+        let failure = event.changes.refinements.as_ref().and_then(|all| all.attempts.as_ref()?.failure.as_ref());
+        let (code, text) =
+            (code.or_else(|| failure?.reason_code.as_deref()), text.or_else(|| failure?.failure_reason.as_deref()));
         let refinements = event.changes.refinements.as_deref();
         let line = Line {
             at: event.at,

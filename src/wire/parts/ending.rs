@@ -46,7 +46,7 @@ pub fn abort_run(request: v1::AbortRunRequest, caller: &Caller) -> Result<Comman
     };
     let (_, result) = with_metadata(None, 0, ("result", request.result), &mut violations);
     let position = violations.position(request.phase, 0);
-    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result, position });
+    let ask = Ask::Abort(End { lease_epoch: holder(request.lease_epoch), why, result, position, is_final: false });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }
@@ -64,7 +64,8 @@ pub fn fail_run(request: v1::FailRunRequest, caller: &Caller) -> Result<Command,
     };
     let (_, result) = with_metadata(None, 0, ("result", request.result), &mut violations);
     let position = violations.position(request.phase, 0);
-    let ask = Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result, position });
+    let ask =
+        Ask::Fail(End { lease_epoch: holder(request.lease_epoch), why, result, position, is_final: request.r#final });
     let (run_id, request_id, expected_revision) = (request.run_id, request.request_id, request.expected_revision);
     Mutation { ask, run_id, request_id, expected_revision }.command(violations, caller)
 }

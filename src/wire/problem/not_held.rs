@@ -20,6 +20,14 @@ pub(super) fn rests(rpc: &str, epoch: LeaseEpoch, ready: bool, run: &Summary) ->
     )
 }
 
+/// Of a run whose attempt has failed by the word of its holder, who says more of it.
+pub(super) fn attempt_failed_already(rpc: &str, run: &Summary) -> String {
+    format!(
+        "The attempt at run {} was reported as failed, and nobody has begun the next one: {rpc} is for who claims it.",
+        run.run_id
+    )
+}
+
 /// `asked`: the epoch that the call named. `epoch`: the run's.
 pub(super) fn not_held(rpc: &str, asked: LeaseEpoch, epoch: LeaseEpoch, released: bool, run: &Summary) -> String {
     let Summary { run_id: id, status, presumed, .. } = run;

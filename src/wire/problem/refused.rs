@@ -4,7 +4,7 @@ use runledger_proto::v1;
 use tonic_types::pb::ResourceInfo;
 
 use super::lifecycles::{self, RefusedPhase};
-use super::not_held::{not_held, rests};
+use super::not_held::{attempt_failed_already, not_held, rests};
 use super::{Code, Problem, invalid, suspended};
 use crate::domain::{LeaseEpoch, MaxRunning, Refusal, Revision, RunId, RunKey, Status as RunStatus, Summary, Time};
 use crate::wire::from_domain::{FromDomain as _, IntoMessage as _};
@@ -33,8 +33,10 @@ pub fn refusal(refusal: &Refusal) -> Problem {
             };
             not_owner(refusal, &ownership)
         }
-        Refusal::LeaseLost { rpc, asked, epoch, released, suspended, ready, run } => {
-            let message = if *suspended && *asked == LeaseEpoch::NONE {
+        Refusal::LeaseLost { rpc, asked, epoch, released, suspended, ready, attempt_failed, run } => {
+            let message = if *attempt_failed && asked == epoch {
+                attempt_failed_already(rpc, run)
+            } else if *suspended && *asked == LeaseEpoch::NONE {
                 rests(rpc, *epoch, *ready, run)
             } else {
                 not_held(rpc, *asked, *epoch, *released, run)

@@ -96,6 +96,7 @@ fn refusals(fill: Fill) -> Vec<Shown> {
                 released: false,
                 suspended: false,
                 ready: false,
+                attempt_failed: false,
                 run: run.clone(),
             },
             Code::FailedPrecondition,
@@ -299,7 +300,16 @@ fn who_holds_no_lease_of_a_suspended_run_is_told_what_it_waits_for() {
     let said = |ready| {
         let (rpc, asked, epoch) = ("UpdateRun", LeaseEpoch::NONE, 2.into());
         let run = Summary { run_id: "run-1".into(), status: RunStatus::Running, ..summary(FILLS[0]) };
-        let refused = Refusal::LeaseLost { rpc, asked, epoch, released: false, suspended: true, ready, run };
+        let refused = Refusal::LeaseLost {
+            rpc,
+            asked,
+            epoch,
+            released: false,
+            suspended: true,
+            ready,
+            attempt_failed: false,
+            run,
+        };
         refusal(&refused).message().to_owned()
     };
     let rests = "Run run-1 is suspended, and its lease of epoch 2 rests: UpdateRun is its last holder's, who names it.";
@@ -312,9 +322,18 @@ fn who_does_not_hold_a_lease_is_told_what_is_so() {
     let said = |rpc, asked: u64, epoch: u64, released, status| {
         let run = Summary { run_id: "run-1".into(), status, ..summary(FILLS[0]) };
         let (asked, epoch) = (asked.into(), epoch.into());
-        refusal(&Refusal::LeaseLost { rpc, asked, epoch, released, suspended: false, ready: false, run })
-            .message()
-            .to_owned()
+        refusal(&Refusal::LeaseLost {
+            rpc,
+            asked,
+            epoch,
+            released,
+            suspended: false,
+            ready: false,
+            attempt_failed: false,
+            run,
+        })
+        .message()
+        .to_owned()
     };
     let (running, failed, pending) = (RunStatus::Running, RunStatus::Failed, RunStatus::Pending);
     for rpc in ["HeartbeatRun", "ReleaseRun"] {

@@ -12,7 +12,7 @@ use super::asking::{apply, ask, home, stored, word};
 use super::fixture::{Fixture, OnDisk};
 use super::sound::sound;
 use crate::support::commands::{
-    Asking as _, claim, complete, deferred, key, leased, request_abort, resume, start, suspend, sweep, update,
+    Asking as _, claim, complete, deferred, fail, key, leased, request_abort, resume, start, suspend, sweep, update,
 };
 use crate::support::lifecycles::{self, Standing as _};
 
@@ -129,6 +129,82 @@ pub(crate) async fn a_suspension_that_nobody_ended_in_time_leads_to_what_was_sai
     assert_eq!(ready.iter().map(|run| &*run.run_id).collect::<Vec<_>>(), ["resumed"], "a claim finds it");
     assert_eq!(apply(&*there, claim("resumed")).await.supervision.epoch().get(), 2);
     assert!(!stored(store, &key("unleased")).await.is_at_rest(), "it goes on as it is");
+    sound(store).await;
+}
+
+pub(crate) async fn an_attempt_that_failed_leaves_its_run_for_the_next_claim<F: Fixture>(fixture: F) {
+    let (store, there) = (fixture.store(), fixture.replica().await);
+    let tried = |id: &str, max: u32| {
+        let mut command = leased(id).lease_ttl_ms(5_000);
+        let Ask::Start(start) = &mut command.ask else { panic!("no start") };
+        start.max_attempts = Some(max);
+        command
+    };
+    let held = |command: Command, epoch: u64| command.on(|terms| terms.lease_epoch = Some(epoch.into()));
+    apply(store, tried("reported", 3)).await;
+    apply(store, tried("silent", 3)).await;
+    apply(&*there, held(fail("reported"), 1)).await;
+    fixture.pass_alive(&[&*there], 6_000).await;
+    assert_eq!(due(store).await, ["silent"], "no lease is left of what was reported");
+    assert_eq!(word(&ask(store, sweep("silent")).await), "applied");
+    assert_eq!(word(&ask(&*there, sweep("silent")).await), "unchanged", "another replica comes too late");
+    fixture.pass_alive(&[&*there], 100_000).await;
+    assert_eq!(due(store).await, [""; 0], "a run between its attempts has no end");
+    for id in ["reported", "silent"] {
+        // Of each `take`: a retried run is where one is that was never begun.
+        let of = ReadyOf { not_begun: true, priority: Priority::NONE };
+        let ready = there.ready(&"default".into(), of, None, 10).await.unwrap().runs;
+        assert!(ready.iter().any(|run| *run.run_id == *id), "{id}: {ready:?}");
+        assert_eq!(apply(store, claim(id)).await.supervision.epoch().get(), 2);
+        assert_eq!(word(&ask(&*there, held(complete(id), 1)).await), "LEASE_LOST", "another attempt is under way");
+        let done = apply(&*there, held(complete(id), 2)).await;
+        assert_eq!((done.status, done.refinements.unwrap().attempts.unwrap().number()), (Status::Completed, 2));
+    }
+    sound(store).await;
+}
+
+pub(crate) async fn a_late_completion_a_failing_attempt_and_the_next_claim_have_one_winner<F: Fixture>(fixture: F) {
+    let (store, there) = (fixture.store(), fixture.replica().await);
+    let held = |command: Command, epoch: u64| command.on(|terms| terms.lease_epoch = Some(epoch.into()));
+    for round in 0..20 {
+        let id = format!("run-{round}");
+        let mut begin = leased(&id).lease_ttl_ms(5_000);
+        let Ask::Start(start) = &mut begin.ask else { panic!("no start") };
+        start.max_attempts = Some(2);
+        apply(store, begin).await;
+        fixture.pass_alive(&[&*there], 6_000).await;
+        // In some rounds the attempt has failed before the others meet, in some the completion meets the sweep.
+        if round % 2 == 0 {
+            assert_eq!(word(&ask(store, sweep(&id)).await), "applied");
+        } else {
+            let (swept, completed) = join(ask(store, sweep(&id)), ask(&*there, held(complete(&id), 1))).await;
+            assert!(word(&completed) == "applied" && ["applied", "unchanged"].contains(&word(&swept)), "{swept:?}");
+        }
+        let told = join(ask(&*there, claim(&id)), ask(store, held(complete(&id), 1))).await;
+        let (claimed, completed) = (word(&told.0), word(&told.1));
+        let run = stored(store, &key(&id)).await;
+        match run.status {
+            // What was true came before the next grant.
+            Status::Completed => assert!(claimed == "INVALID_TRANSITION" && completed != "LEASE_LOST", "{told:?}"),
+            // The next attempt is under way.
+            Status::Running => assert!(claimed == "applied" && completed == "LEASE_LOST", "{told:?}"),
+            status @ (Status::Pending | Status::Aborted | Status::Failed) => panic!("{status:?}: {told:?}"),
+        }
+    }
+    // Each of the two comes first, whichever did so above.
+    for (id, claims_first) in [("first", true), ("last", false)] {
+        let mut begin = leased(id).lease_ttl_ms(5_000);
+        let Ask::Start(start) = &mut begin.ask else { panic!("no start") };
+        start.max_attempts = Some(2);
+        apply(store, begin).await;
+        fixture.pass_alive(&[&*there], 6_000).await;
+        apply(store, sweep(id)).await;
+        if claims_first {
+            apply(&*there, claim(id)).await;
+        }
+        let told = ask(store, held(complete(id), 1)).await;
+        assert_eq!(word(&told), if claims_first { "LEASE_LOST" } else { "applied" });
+    }
     sound(store).await;
 }
 

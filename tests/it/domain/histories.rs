@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use prost::Message;
-use runledger::domain::{Disposition, Hash, Refusal, Time, Verdict};
+use runledger::domain::{Ask, Disposition, Hash, Refusal, Time, Verdict};
 use runledger::store::json;
 use runledger::wire::problem;
 use runledger_proto::v1;
@@ -40,7 +40,11 @@ fn history(seed: u64) -> String {
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let drawn = vec(commands(), 1..40).new_tree(&mut runner).expect("no command is filtered out").current();
     // Most commands would else find no run.
-    let begun = [start("run-0"), deferred("run-1"), start("run-2").with("loop").lease_ttl_ms(TTL_MS)];
+    let mut begun = [start("run-0"), deferred("run-1"), start("run-2").with("loop").lease_ttl_ms(TTL_MS)];
+    for tried in &mut begun[1..] {
+        let Ask::Start(start) = &mut tried.ask else { unreachable!("it starts") };
+        start.max_attempts = Some(3);
+    }
     let (mut model, mut told) = (Model::default(), format!("history {seed}\n"));
     for (command, nth) in begun.iter().chain(&drawn).zip(1_i64..) {
         say(&mut told, "digest", &hex(&command.digest()));

@@ -2,8 +2,8 @@
 
 use runledger::declaration::notes;
 use runledger::domain::{
-    Ask, Command, Disposition, EventType, Principal, Refusal, Run, Status, Suspend, Suspension, SuspensionTerms,
-    TimeoutThen, Update, Verdict,
+    Agents, Ask, Command, Disposition, EventType, Principal, Refusal, Run, Status, Suspend, Suspension,
+    SuspensionTerms, TimeoutThen, Update, Verdict,
 };
 
 use super::desk::{Desk, phase, refined, stands};
@@ -236,4 +236,50 @@ fn a_kind_leads_to_the_one_phase_that_suspends_by_it() {
     let noted = notes(&declared(ASKING, 1).lifecycle);
     assert_eq!(noted.len(), 1, "{noted:?}");
     assert!(noted[0].contains("phases.acting: one and two both suspend by TWO"), "{noted:?}");
+}
+
+#[test]
+fn who_may_not_resume_a_run_does_not_let_it_pass_a_phase_that_suspends() {
+    let reporter = |command: Command| Command { agents: Agents::AllAsReporter, ..command };
+    let in_phase = |to: &str, timeout_ms: Option<u64>, says: Option<TimeoutThen>| {
+        let mut desk = Desk::with(ASKING);
+        desk.apply(reporter(leased("run-1").with("asking")));
+        desk.apply(reporter(held(update("run-1").phase("acting"), 1)));
+        let mut ask = held(update("run-1").phase(to), 1);
+        (terms(&mut ask).timeout_ms, terms(&mut ask).timeout_then) = (timeout_ms, says);
+        (desk, ask)
+    };
+    let resume = Some(TimeoutThen::Resume);
+    for (to, timeout_ms, says, is_taken) in [
+        ("asking", None, None, true),
+        ("asking", None, resume, true),
+        ("asking", Some(TIMEOUT_MS), None, true),
+        ("asking", Some(1), None, false),
+        ("asking", Some(1), resume, false),
+        ("asking", Some(1), Some(TimeoutThen::Fail), true),
+        ("releasing", None, resume, false),
+        ("one", Some(1), resume, false),
+    ] {
+        let (mut desk, ask) = in_phase(to, timeout_ms, says);
+        let told = desk.ask(reporter(ask));
+        assert_eq!(told.is_ok(), is_taken, "{to}, {timeout_ms:?}, {says:?}: {told:?}");
+        let (mut desk, ask) = in_phase(to, timeout_ms, says);
+        assert!(desk.ask(ask).is_ok(), "an operator may");
+    }
+    // Elsewhere, a pause of its own is its own.
+    let mut desk = Desk::default();
+    desk.apply(reporter(leased("run-1")));
+    desk.apply(reporter(then(held(suspend("run-1", "TIMER", "later"), 1), Some(1), TimeoutThen::Resume)));
+}
+
+#[test]
+fn a_phase_says_of_its_own_kind_alone_that_it_ends_by_itself() {
+    let mut desk = Desk::with(ASKING);
+    desk.apply(leased("run-1").with("asking"));
+    for step in ["acting", "asking"] {
+        desk.apply(held(update("run-1").phase(step), 1));
+    }
+    assert!(suspension(&desk.runs["run-1"]).deadline.is_some());
+    let paused = desk.apply(suspend("run-1", "PAUSED", "not during the release"));
+    assert_eq!((phase(&paused).as_str(), suspension(&paused).deadline), ("asking", None), "until somebody resumes it");
 }

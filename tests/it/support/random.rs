@@ -88,6 +88,8 @@ impl Beside {
                 start.position.phase = phase.filter(|phase| phase == "plan");
                 (start.position.max_iterations, start.position.max_iterations_then) = max.unzip();
                 start.priority = priority;
+                start.max_attempts = iteration.map(|iteration| iteration + 1);
+                start.attempt_timeout_ms = timeout_ms;
             }
             Ask::Update(update) if priority.is_some() => *update = Update { priority, ..Update::default() },
             Ask::Update(update) => {
@@ -97,7 +99,10 @@ impl Beside {
             Ask::Complete(complete) => {
                 (complete.result, complete.added, complete.position.phase) = (content, links, phase);
             }
-            Ask::Abort(end) | Ask::Fail(end) => (end.result, end.position.phase) = (content, phase),
+            Ask::Fail(end) => {
+                (end.result, end.position.phase, end.is_final) = (content, phase, iteration.is_some());
+            }
+            Ask::Abort(end) => (end.result, end.position.phase) = (content, phase),
             Ask::Suspend(suspend) => {
                 let kinds = ["HELP", "PAUSED", "BUDGET"];
                 kinds[links.len() % kinds.len()].clone_into(&mut suspend.kind);

@@ -16,8 +16,9 @@ use self::fields::Field;
 use super::finding::{At, Finding, quoted};
 use super::tree::Node;
 use crate::domain::lifecycle::{
-    Budget, BudgetThen, Iterates, Lifecycle, LimitThen, NAME_RULE, OnStepFailed, Requirement, is_name, lower,
+    Budget, BudgetThen, Iterates, Lifecycle, LimitThen, NAME_RULE, OnRetry, OnStepFailed, Requirement, is_name, lower,
 };
+use crate::domain::limits::ATTEMPTS_MAX;
 
 /// The keys of a declaration.
 const KEYS: &[&str] = &[
@@ -36,6 +37,9 @@ const KEYS: &[&str] = &[
     "on_step_failed",
     "complete_when_steps_done",
     "ready_timeout",
+    "max_attempts",
+    "attempt_timeout",
+    "on_retry",
 ];
 
 /// Budgets of one lifecycle.
@@ -126,6 +130,15 @@ impl ReadDeclaration {
                 self.lifecycle.complete_when_steps_done = self.flag(field).unwrap_or_default();
             }
             "ready_timeout" => self.lifecycle.ready_timeout_ms = self.duration(field),
+            "max_attempts" => {
+                let attempts = self.whole(field, 1, ATTEMPTS_MAX.into());
+                self.lifecycle.max_attempts = attempts.and_then(|number| u32::try_from(number).ok());
+            }
+            "attempt_timeout" => self.lifecycle.attempt_timeout_ms = self.duration(field),
+            "on_retry" => {
+                let choices = [("RESTART", OnRetry::Restart), ("STAY", OnRetry::Stay)];
+                self.lifecycle.on_retry = self.choice(field, &choices);
+            }
             unknown => debug_assert!(false, "{unknown} is one of the keys and is not read"),
         }
     }

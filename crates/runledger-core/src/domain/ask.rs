@@ -68,6 +68,10 @@ pub struct Start {
     pub start_timeout_ms: Option<u64>,
     /// The time that the run may be running.
     pub run_timeout_ms: Option<u64>,
+    /// How many attempts at the run there may be.
+    pub max_attempts: Option<u32>,
+    /// The time that one attempt may be running.
+    pub attempt_timeout_ms: Option<u64>,
     /// What whoever executes the run must know.
     pub input: Option<Content>,
     /// The runs that the run comes from.
@@ -134,6 +138,8 @@ pub struct End {
     pub result: Option<Content>,
     /// Where the run is to stand.
     pub position: PositionAsk,
+    /// Of a failure: no further attempt is made, whatever is left.
+    pub is_final: bool,
 }
 
 /// The fields of a claim.

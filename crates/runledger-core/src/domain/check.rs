@@ -56,7 +56,8 @@ pub fn check_run(
             Some(Status::Running) => start(false),
             Some(Status::Completed) => Ask::Complete(Complete { lease_epoch, position, ..Complete::default() }),
             Some(Status::Aborted) => Ask::Abort(End { position, ..End::default() }),
-            Some(Status::Failed) => Ask::Fail(End { lease_epoch, position, ..End::default() }),
+            // The one that leads to the status: of a run with attempts left, another failure leaves it RUNNING.
+            Some(Status::Failed) => Ask::Fail(End { lease_epoch, position, is_final: true, ..End::default() }),
         },
         oversize: Vec::new(),
         prepared: crate::domain::Prepared::default(),

@@ -1,5 +1,6 @@
 //! The effect of a command on a run: every rule of the contract, in its order of checks.
 
+mod attempts;
 mod claim;
 mod effect;
 mod ending;
@@ -69,6 +70,7 @@ fn change(cx: Cx<'_>) -> Permitted {
     same_identity(run, command)?;
     may_write(cx)?;
     at_revision(Some(run), command)?;
+    attempts::is_open(cx)?;
     suspension::goes_on(cx)?;
     effect(cx)
 }
@@ -113,6 +115,15 @@ fn effect(cx: Cx<'_>) -> Permitted {
         (Running, Ask::Update(update)) => update::updated(update, cx),
         (Running, Ask::Complete(complete)) => ending::completed(complete, cx),
         (Pending | Running, Ask::Abort(end)) => ending::ended(end, EventType::Aborted, cx),
+        // The holder says once more that its attempt has failed; what the authority has concluded before is said for the first
+        // time.
+        (Running, Ask::Fail(End { is_final: false, .. }))
+            if run.is_between_attempts() && !attempts::is_presumed(run) =>
+        {
+            Ok(None)
+        }
+        (Running, Ask::Fail(end)) if !end.is_final && run.is_between_attempts() => ending::attempt_failed(end, cx),
+        (Running, Ask::Fail(end)) if !end.is_final && attempts::are_left(run) => ending::attempt_failed(end, cx),
         (Pending | Running, Ask::Fail(end)) => ending::ended(end, EventType::Failed, cx),
         (Pending, Ask::RequestAbort(request)) => ending::aborted_at_once(request, cx),
         (Running, Ask::Claim(claim)) => claim::take(claim, cx),

@@ -36,6 +36,9 @@ pub enum EventType {
     Suspended,
     /// The suspended run goes on.
     Resumed,
+    /// An attempt at the running run failed, and it waits for the next one.
+    #[serde(rename = "attempt_failed")]
+    AttemptFailed,
     /// The run, which had ended, was hidden from lists and counts.
     Archived,
     /// The run was shown in lists and counts again.
@@ -88,13 +91,14 @@ impl EventType {
             Self::Completed      => row(Some(Completed), EventOf::Step,     true),
             Self::Aborted        => row(Some(Aborted),   EventOf::Step,     true),
             Self::Failed         => row(Some(Failed),    EventOf::Step,     true),
-            Self::Claimed        => row(None,            EventOf::Running,  false),
+            Self::Claimed        => row(None,            EventOf::Running,  true),
             Self::Released       => row(None,            EventOf::Running,  false),
             Self::AbortRequested => row(None,            EventOf::Running,  false),
             Self::LateReported   => row(None,            EventOf::Presumed, false),
             Self::Ready          => row(None,            EventOf::Running,  true),
             Self::Suspended      => row(None,            EventOf::Running,  true),
             Self::Resumed        => row(None,            EventOf::Running,  true),
+            Self::AttemptFailed  => row(None,            EventOf::Running,  true),
             Self::Archived       => row(None,            EventOf::Ended,    false),
             Self::Restored       => row(None,            EventOf::Archived, false),
             Self::Redacted       => row(None,            EventOf::Any,      false),

@@ -50,7 +50,7 @@ pub struct Filter {
 /// Runs that are RUNNING and executed by nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtRest {
-    /// Those that are ready because a claim of theirs was not begun.
+    /// Those that are ready for whatever claim: a claim of theirs was not begun, or an attempt at them failed.
     NotBegun,
     /// All that are ready.
     Ready,
@@ -63,7 +63,10 @@ impl AtRest {
     #[must_use]
     pub fn has(self, run: &Run) -> bool {
         match self {
-            Self::NotBegun => run.supervision.ready.as_ref().is_some_and(|ready| ready.not_begun),
+            Self::NotBegun => {
+                let not_begun = run.supervision.ready.as_ref().is_some_and(|ready| ready.not_begun);
+                not_begun || (run.is_between_attempts() && run.suspension().is_none())
+            }
             Self::Ready => run.is_ready(),
             Self::Any => run.is_at_rest(),
         }

@@ -86,6 +86,26 @@ pub struct Lifecycle {
     /// How long a run may be ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_timeout_ms: Option<u64>,
+    /// How many attempts at a run there may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// How long one of them may be running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt_timeout_ms: Option<u64>,
+    /// Where the next one begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_retry: Option<OnRetry>,
+}
+
+/// Where the attempt begins that comes after a failed one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum OnRetry {
+    /// In the initial phase.
+    #[default]
+    Restart,
+    /// In the phase where the last one failed.
+    Stay,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

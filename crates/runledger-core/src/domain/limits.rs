@@ -75,6 +75,8 @@ pub const LEASE_TTL_MS_MIN: u64 = 1_000;
 pub const LEASE_TTL_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 /// `start_timeout`, `run_timeout` and `grace` at most, in milliseconds: a year.
 pub const TIMEOUT_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1_000;
+/// `max_attempts` at most.
+pub const ATTEMPTS_MAX: u32 = 100;
 /// `max_running.limit` at most: each claim looks at the runs that count.
 pub const MAX_RUNNING_LIMIT_MAX: u32 = 100;
 pub const PROGRESS_MESSAGE_BYTES_MAX: usize = 256;

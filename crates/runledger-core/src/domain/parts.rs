@@ -9,6 +9,7 @@
 //! - No part knows a run, an event or a command: these consist of parts.
 
 pub mod attachments;
+pub mod attempts;
 pub mod bindings;
 pub mod claim;
 pub mod ending;

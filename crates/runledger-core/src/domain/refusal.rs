@@ -65,6 +65,8 @@ pub enum Refusal {
         suspended: bool,
         /// Whether it is ready to go on all the same: the next claim takes it.
         ready: bool,
+        /// Whether the caller's own word was that the attempt has failed, and nobody has begun the next one.
+        attempt_failed: bool,
         run: Summary,
     },
     /// Another worker holds the run, and it cannot be claimed; or it waits for a claim, and is not resumed once more.
@@ -203,7 +205,9 @@ impl Refusal {
     pub fn lease_lost(rpc: &'static str, asked: LeaseEpoch, run: &Run) -> Self {
         let released = run.supervision.lease.is_some_and(|lease| lease.released);
         let (epoch, suspended, ready) = (run.supervision.epoch(), run.suspension().is_some(), run.is_ready());
-        Self::LeaseLost { rpc, asked, epoch, released, suspended, ready, run: run.summary() }
+        let failure = run.refinements.as_ref().and_then(|all| all.attempts.as_ref()?.last_failure.as_ref());
+        let attempt_failed = run.is_between_attempts() && failure.is_some_and(|failure| !failure.presumed);
+        Self::LeaseLost { rpc, asked, epoch, released, suspended, ready, attempt_failed, run: run.summary() }
     }
 
     /// The refusal of what would go on with a suspended run.

@@ -118,7 +118,7 @@ fn an_unknown_key_is_told_with_the_nearest_one_or_with_all() {
                 "\"a.\\e\": 1",
                 "line 3, column 1: \"a.\\u{1b}\": there is no key \"a.\\u{1b}\": the keys are name, phases, on_suspend, \
           completion_requires, budgets, report_every, redact_keys, words, at_end, iterates, max_iterations, \
-          max_iterations_then, on_step_failed, complete_when_steps_done, ready_timeout",
+          max_iterations_then, on_step_failed, complete_when_steps_done, ready_timeout, max_attempts, attempt_timeout, on_retry",
             ),
         ],
     );

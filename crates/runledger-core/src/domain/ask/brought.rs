@@ -68,6 +68,9 @@ pub struct Brought<'a> {
     /// The run's priority among those that wait for a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
+    /// How many attempts at the run there may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
     /// The kind of thing that the run waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'a str>,
@@ -114,6 +117,12 @@ pub struct Terms<'a> {
     /// The suspended run counts towards `max_running` all the same.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep_slot: bool,
+    /// The time that one attempt may be running.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt_timeout_ms: Option<u64>,
+    /// No further attempt is made.
+    #[serde(rename = "final", skip_serializing_if = "std::ops::Not::not")]
+    pub is_final: bool,
 }
 
 impl Ask {
@@ -134,9 +143,9 @@ impl Ask {
                 position: Some(position),
                 ..nothing
             },
-            Self::Abort(End { lease_epoch, why, result, position })
-            | Self::Fail(End { lease_epoch, why, result, position }) => Brought {
-                terms: Terms { lease_epoch: *lease_epoch, ..nothing.terms },
+            Self::Abort(End { lease_epoch, why, result, position, is_final })
+            | Self::Fail(End { lease_epoch, why, result, position, is_final }) => Brought {
+                terms: Terms { lease_epoch: *lease_epoch, is_final: *is_final, ..nothing.terms },
                 why: Some(why),
                 result: result.as_ref(),
                 position: Some(position),
@@ -228,6 +237,7 @@ impl Ask {
             terms: _,
             labels_dropped: _,
             priority: _,
+            max_attempts: _,
             claim_request: _,
             given_back: _,
         } = self.brought();
@@ -271,10 +281,14 @@ impl Start {
             origin,
             position,
             priority,
+            max_attempts,
+            attempt_timeout_ms,
         } = self;
         let (lease_ttl_ms, start_timeout_ms, run_timeout_ms) = (*lease_ttl_ms, *start_timeout_ms, *run_timeout_ms);
+        let attempt_timeout_ms = *attempt_timeout_ms;
         Brought {
-            terms: Terms { lease_ttl_ms, start_timeout_ms, run_timeout_ms, ..Terms::default() },
+            terms: Terms { lease_ttl_ms, start_timeout_ms, run_timeout_ms, attempt_timeout_ms, ..Terms::default() },
+            max_attempts: *max_attempts,
             task_thread_id: Some(task_thread_id),
             agent_id: agent_id.as_deref(),
             bindings: Some(bindings),

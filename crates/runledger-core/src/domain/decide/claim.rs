@@ -1,5 +1,6 @@
 //! The rules of claims: which run a claim takes, and which claim is given back.
 
+use super::attempts;
 use super::effect::{Cx, Permitted};
 use super::ending::{as_requested, concluded};
 use super::lease::{granted, released};
@@ -42,27 +43,37 @@ pub(super) fn take(claim: &Claim, cx: Cx<'_>) -> Permitted {
     } else {
         free(run, claim, context)?;
     }
-    let Some(suspension) = run.suspension() else { return cx.makes(EventType::Claimed, claimed(claim, cx)) };
-    let position = suspension.resumption.as_deref().map(|said| given(said, cx)).unwrap_or_default();
-    let refinements = RefinementsChange { position, ..RefinementsChange::default() }.boxed();
-    cx.makes(EventType::Resumed, Changes { refinements, ..claimed(claim, cx) })
+    let mut changes = claimed(claim, cx);
+    let mut refinements = changes.refinements.take().map(|refinements| *refinements).unwrap_or_default();
+    if let Some(said) = run.suspension().and_then(|suspension| suspension.resumption.as_deref()) {
+        refinements.position = given(said, cx);
+    }
+    if run.is_between_attempts() && refinements.position.phase.is_none() {
+        attempts::begins_anew(cx, &mut refinements.position);
+    }
+    changes.refinements = refinements.boxed();
+    cx.makes(if run.suspension().is_some() { EventType::Resumed } else { EventType::Claimed }, changes)
 }
 
 /// The claimer that takes over a run which another executed becomes its owner; a run that waits may have an owner
 /// already.
-fn claimed(claim: &Claim, Cx { run, command, context, .. }: Cx<'_>) -> Changes {
-    let owner = run.agent_id.as_ref();
+fn claimed(claim: &Claim, cx: Cx<'_>) -> Changes {
+    let Cx { run, command, context, .. } = cx;
+    let owner = run.owner_to_claim();
     let awaited = run.awaits_claim();
     let takes_over = owner.is_none() || !awaited || run.is_for_any_worker();
-    let agent_id = command.principal.agent_id.clone().filter(|agent_id| takes_over && Some(agent_id) != owner);
-    let unbegun = Unbegun { owner: agent_id.as_ref().map(|_| owner.cloned().unwrap_or_default()) };
+    let next = command.principal.agent_id.as_ref().filter(|_| takes_over).or(owner);
+    let agent_id = (next != run.agent_id.as_ref()).then(|| next.cloned().unwrap_or_default());
+    let unbegun = Unbegun { owner: (next != owner).then(|| owner.cloned().unwrap_or_default()) };
     let supervision = SupervisionChange {
         lease: Some(granted(Some(run), context, claim.lease_ttl_ms)),
         // A run that was executed before is begun.
         unbegun: awaited.then(|| Box::new(unbegun)),
         ..SupervisionChange::default()
     };
-    Changes { agent_id, supervision, ..Changes::default() }
+    let attempts = attempts::goes_on(next != owner, cx);
+    let refinements = RefinementsChange { attempts, ..RefinementsChange::default() }.boxed();
+    Changes { agent_id, supervision, refinements, ..Changes::default() }
 }
 
 /// Refuses a claim of a running run whose lease is held, and a claim that takes only waiting runs.
@@ -105,7 +116,9 @@ pub(super) fn not_begun(cx: Cx<'_>) -> Permitted {
     }
     let (ready, refinements) = given_back(cx).map_or_else(
         || {
-            let deadline = run.start_timeout_micros().map(|timeout| at.plus_micros(timeout));
+            // A run that was attempted before waits for its next attempt without a bound.
+            let timeout = run.start_timeout_micros().filter(|_| !attempts::has_failed_before(run));
+            let deadline = timeout.map(|timeout| at.plus_micros(timeout));
             (Ready { at, deadline, not_begun: true }, None)
         },
         |(ready, change)| (ready, change.boxed()),

@@ -3,11 +3,11 @@
 
 use super::effect::{Cx, Permitted, fresh, patched};
 use super::phases::{PhaseStep, Said, is_complete, lacks, met};
-use super::suspension;
+use super::{attempts, suspension};
 use crate::domain::sweep::Due;
 use crate::domain::{
-    AbortRequest, AttachmentsChange, Changes, Complete, End, Ending, EventType, LateReport, RefinementsChange,
-    RequestAbort, ResultDigest, Run, Status, SupervisionChange,
+    AbortRequest, AttachmentsChange, Changes, Complete, End, Ending, EventType, LateReport, RefinementsChange, Refusal,
+    RequestAbort, ResultDigest, Run, Status, SupervisionChange, Violation,
 };
 
 /// The `reason_code` of a run that was aborted on request, without a report of its worker.
@@ -34,6 +34,18 @@ pub(super) fn ended(end: &End, event_type: EventType, cx: Cx<'_>) -> Permitted {
     step.ends(cx, false, &mut refinements.position);
     let (ending, refinements) = (end.why.clone(), refinements.boxed());
     cx.makes(event_type, Changes { ending, refinements, ..Changes::default() })
+}
+
+/// A failure of an attempt that is not the last, as the caller says it.
+pub(super) fn attempt_failed(end: &End, cx: Cx<'_>) -> Permitted {
+    let step = cx.step(Said::of(&end.position))?.stays(cx.run)?;
+    if step.suspends(cx.declared()).is_some() {
+        let fault = "suspends the run: an attempt fails in another phase, or the run is suspended before";
+        return Err(Refusal::InvalidFields(vec![Violation::new("phase", fault)]));
+    }
+    let mut refinements = cx.left(end.result.as_ref(), &[]);
+    step.put(&mut refinements.position);
+    attempts::failed(&end.why, false, refinements, cx)
 }
 
 /// A request to abort a run that a worker executes, who is told of it.
@@ -72,6 +84,9 @@ pub(super) fn swept(cx: Cx<'_>) -> Permitted {
         return Ok(Some(event));
     }
     let ending = Ending { failure_reason: Some(due.reason(cx.run)), reason_code: Some(due.reason_code().to_owned()) };
+    if due.is_of_an_attempt() && attempts::are_left(cx.run) {
+        return attempts::failed(&ending, due.is_presumed(), RefinementsChange::default(), cx);
+    }
     cx.makes(due.event_type(), concluded(PhaseStep::default(), ending, due.is_presumed(), cx))
 }
 

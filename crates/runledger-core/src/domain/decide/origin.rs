@@ -1,6 +1,6 @@
 //! The rules of a run's identity and origin, which its creation settles.
 
-use crate::domain::{Ask, Command, Content, ContentDigest, Refinements, Refusal, Run, Start, Status};
+use crate::domain::{Ask, Attempts, Command, Content, ContentDigest, Refinements, Refusal, Run, Start, Status};
 
 /// Refuses a start of a run that is there and is another than the one which the start means.
 pub(super) fn same_identity(run: &Run, command: &Command) -> Result<(), Refusal> {
@@ -31,11 +31,13 @@ fn same_origin(
         return Ok(());
     }
     let none = Refinements::default();
-    let Refinements { attachments, origin, position, priority: _, rest: _ } =
+    let Refinements { attachments, origin, position, attempts, priority: _, rest: _ } =
         run.refinements.as_deref().unwrap_or(&none);
     let hash = |digest: Option<ContentDigest>| digest.map(|digest| digest.sha256.to_string());
     let input = ("input", hash(start.input.as_ref().map(Content::digest)), hash(attachments.input));
-    let said = [input].into_iter().chain(origin.beside(&start.origin)).chain(position.beside(&start.position));
+    let tries = Attempts::beside(attempts.as_deref(), start.max_attempts, start.attempt_timeout_ms);
+    let said =
+        [input].into_iter().chain(origin.beside(&start.origin)).chain(position.beside(&start.position)).chain(tries);
     for (field, requested, actual) in said {
         if let Some(requested) = requested.filter(|requested| Some(requested) != actual.as_ref()) {
             return Err(conflict(field, &requested, &actual.unwrap_or_default()));

@@ -14,7 +14,8 @@ pub(super) fn owned(run: &Run, command: &Command) -> Result<(), Refusal> {
         Asker::Suspender => command.ask.brought().terms.lease_epoch.is_none(),
         Asker::Owner | Asker::Worker | Asker::Reporter | Asker::Holder => false,
     };
-    if is_open { Ok(()) } else { owned_by(run, command.ask.facts().rpc, command.principal.agent_id.as_ref()) }
+    let (rpc, owner) = (command.ask.facts().rpc, owner_to(run, command));
+    if is_open { Ok(()) } else { owned_as(run, rpc, command.principal.agent_id.as_ref(), owner) }
 }
 
 /// Refuses a caller that is confined to its agents where the run is of none of them. A run without an owner can be
@@ -24,11 +25,16 @@ pub(super) fn confined(run: &Run, command: &Command) -> Result<(), Refusal> {
         return Ok(());
     }
     let asker = command.ask.facts().asker;
-    let is_own = match &run.agent_id {
+    let is_own = match owner_to(run, command) {
         Some(owner) => command.agents.contains(owner),
         None => asker == Asker::Claimer || asker == Asker::Starter && run.status == Status::Pending,
     };
     if is_own { Ok(()) } else { Err(not_owner(run, command.ask.facts().rpc, command.principal.agent_id.as_deref())) }
+}
+
+/// The owner that a command meets.
+fn owner_to<'a>(run: &'a Run, command: &Command) -> Option<&'a String> {
+    if command.ask.facts().asker == Asker::Claimer { run.owner_to_claim() } else { run.agent_id.as_ref() }
 }
 
 fn not_owner(run: &Run, rpc: &'static str, agent_id: Option<&str>) -> Refusal {
@@ -55,7 +61,11 @@ pub(in crate::domain) fn renewed_by(
 }
 
 pub(super) fn owned_by(run: &Run, rpc: &'static str, agent_id: Option<&String>) -> Result<(), Refusal> {
-    match (agent_id, &run.agent_id) {
+    owned_as(run, rpc, agent_id, run.agent_id.as_ref())
+}
+
+fn owned_as(run: &Run, rpc: &'static str, agent_id: Option<&String>, owner: Option<&String>) -> Result<(), Refusal> {
+    match (agent_id, owner) {
         (Some(agent_id), Some(owner)) if agent_id != owner => Err(not_owner(run, rpc, Some(agent_id))),
         (Some(_) | None, Some(_) | None) => Ok(()),
     }

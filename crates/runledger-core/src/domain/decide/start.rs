@@ -1,5 +1,6 @@
 //! The rules of starts: what a run begins with.
 
+use super::attempts;
 use super::effect::{Cx, Permitted, event, written};
 use super::lease::granted;
 use super::phases::{self, PhaseStep, Said, has_lifecycle};
@@ -24,6 +25,7 @@ pub(super) fn created(start: &Start, command: &Command, context: &Context<'_>) -
         position,
         rest: SuspensionsChange::default(),
         priority: start.priority.filter(|priority| !priority.is_none()),
+        attempts: attempts::created(start, declared)?,
     };
     let mut changes = begun(None, start, command, (context, context.now));
     changes.task_thread_id = Some(start.task_thread_id.clone());
@@ -40,6 +42,7 @@ pub(super) fn started(start: &Start, cx: Cx<'_>) -> Permitted {
     let mut refinements = RefinementsChange::default();
     step.put(&mut refinements.position);
     let mut changes = begun(Some(run), start, command, (context, at));
+    refinements.attempts = attempts::goes_on(changes.agent_id.is_some(), cx);
     changes.refinements = refinements.boxed();
     cx.makes(EventType::Started, changes)
 }

@@ -1,5 +1,6 @@
 //! Suspension and resumption: what a suspended run still takes, what suspends one, and how it goes on.
 
+use super::attempts;
 use super::effect::{Cx, Permitted};
 use super::ending::{as_requested, concluded};
 use super::lease::granted;
@@ -137,23 +138,34 @@ impl<'a> Waits<'a> {
     /// How long it may last, and what becomes of the run then, in the phase that the run stands in from now on. None: it is
     /// aborted, or nothing becomes of it.
     fn time(&self, phase: Option<&Phase>, cx: Cx<'_>) -> Result<(Option<u64>, Option<TimeoutThen>), Refusal> {
-        let timeout_ms = self.terms.timeout_ms.or_else(|| phase?.timeout_ms);
+        let resumes = |then| then == TimeoutThen::Resume;
+        // What is said of a phase's own suspension is not said of another one there: a pause does not end by itself.
+        let own = phase
+            .filter(|phase| phase.suspends.as_deref() == Some(self.kind) || !phase.timeout_then.is_some_and(resumes));
+        let timeout_ms = self.terms.timeout_ms.or_else(|| own?.timeout_ms);
         let by_limit = self.by_limit || cx.run.suspension().is_some_and(|standing| standing.by_limit);
         let leads_nowhere = || {
             let suspending = phase.filter(|phase| phase.suspends.is_some()).zip(cx.declared());
             suspending.is_some_and(|(phase, declared)| declared.lifecycle.goes_on_in(&phase.name).is_none())
         };
-        let resumes = |then| then == TimeoutThen::Resume;
+        // To let a run go on takes who may resume it: others bring about what the phase says of itself, and no sooner.
+        let is_own = |own: &Phase| own.timeout_then.is_some_and(resumes) && timeout_ms >= own.timeout_ms;
+        let is_open = phase.is_none_or(|phase| phase.suspends.is_none());
+        let may_say = cx.command.agents.is_operators() || is_open || own.is_some_and(is_own);
+        let is_resumed = |then: Option<TimeoutThen>| then.or(own.and_then(|own| own.timeout_then)).is_some_and(resumes);
         let fault = match self.terms.timeout_then {
             Some(_) if timeout_ms.is_none() => "only with a timeout: without one the run waits for ever",
             Some(then) if resumes(then) && by_limit => {
                 "must not be RESUME: the run came to a limit of its own, and goes on when somebody raises that"
             }
+            then if !may_say && is_resumed(then) => {
+                "is RESUME, which an operator says of a phase that suspends, or the phase itself, with no shorter timeout"
+            }
             Some(then) if resumes(then) && leads_nowhere() => {
                 "must not be RESUME: no phase that does not suspend may follow"
             }
             Some(_) | None => {
-                let declared = phase.and_then(|phase| phase.timeout_then).filter(|then| !(by_limit && resumes(*then)));
+                let declared = own.and_then(|own| own.timeout_then).filter(|then| !(by_limit && resumes(*then)));
                 let then = self.terms.timeout_then.or(declared);
                 return Ok((timeout_ms, then.filter(|then| timeout_ms.is_some() && *then != TimeoutThen::Abort)));
             }
@@ -247,7 +259,7 @@ pub(super) fn resume(resume: &Resume, cx: Cx<'_>) -> Permitted {
     let (by, reason) = (command.principal.clone(), resume.reason.clone());
     let mut resumption = Resumption { at, by, reason, phase: None, max_iterations: None };
     let (mut changes, mut refinements) = (Changes::default(), RefinementsChange::default());
-    let is_ready = resume.lease_ttl_ms.is_none() && run.supervision.lease.is_some();
+    let is_ready = resume.lease_ttl_ms.is_none() && (run.supervision.lease.is_some() || run.is_between_attempts());
     if is_ready {
         // The claim counts the iteration.
         (resumption.phase, resumption.max_iterations) = (step.to.map(str::to_owned), resume.position.max_iterations);
@@ -262,6 +274,9 @@ pub(super) fn resume(resume: &Resume, cx: Cx<'_>) -> Permitted {
         changes.supervision.lease = Some(granted(Some(run), context, ttl_ms));
     }
     refinements.rest.resumption = Some(Box::new(resumption));
+    if !is_ready {
+        refinements.attempts = attempts::goes_on(changes.agent_id.is_some(), cx);
+    }
     changes.refinements = refinements.boxed();
     cx.makes(if is_ready { EventType::Ready } else { EventType::Resumed }, changes)
 }

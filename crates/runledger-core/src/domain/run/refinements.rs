@@ -4,6 +4,7 @@
 use crate::domain::form::object;
 use crate::domain::happened::Happened;
 use crate::domain::parts::attachments::{Attachments, AttachmentsChange};
+use crate::domain::parts::attempts::{Attempts, AttemptsChange};
 use crate::domain::parts::origin::Origin;
 use crate::domain::parts::position::{PositionChange, RunPosition};
 use crate::domain::parts::rest::{Suspensions, SuspensionsChange};
@@ -22,9 +23,11 @@ pub struct Refinements {
     pub position: RunPosition,
     /// What it waits for, or last waited for.
     pub rest: Suspensions,
+    /// The attempts at it; none: it is attempted once.
+    pub attempts: Option<Box<Attempts>>,
 }
 
-object!(Refinements { attachments, priority: "priority", origin, position, rest });
+object!(Refinements { attachments, priority: "priority", origin, position, rest, attempts: "attempts" });
 
 /// The changes of refinements by an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,9 +42,11 @@ pub struct RefinementsChange {
     pub rest: SuspensionsChange,
     /// The new priority.
     pub priority: Option<Priority>,
+    /// See [`Refinements::attempts`].
+    pub attempts: Option<Box<AttemptsChange>>,
 }
 
-object!(RefinementsChange { attachments, origin, position, rest, priority: "priority" });
+object!(RefinementsChange { attachments, origin, position, rest, priority: "priority", attempts: "attempts" });
 
 impl Refinements {
     /// Folds a change. What a late report brings is shown beside it: see [`LateReport`](crate::domain::LateReport).
@@ -62,12 +67,15 @@ impl Refinements {
         }
         let Some(change) = change.filter(|_| event_type != EventType::LateReported) else { return };
         let mut all = refinements.take().unwrap_or_default();
-        let RefinementsChange { attachments, origin, position, rest, priority } = change;
+        let RefinementsChange { attachments, origin, position, rest, priority, attempts } = change;
         all.attachments.fold(attachments, happened);
         all.origin.fold(origin);
         all.position.fold(position, happened);
         all.priority = priority.unwrap_or(all.priority);
         all.rest.fold(rest, event_type);
+        if let Some(attempts) = attempts {
+            Attempts::fold(&mut all.attempts, attempts);
+        }
         Self::keep(refinements, all);
     }
 
@@ -77,15 +85,19 @@ impl Refinements {
     }
 
     pub(in crate::domain) fn weight(&self) -> usize {
-        let Self { attachments: _, priority: _, origin, position, rest } = self;
-        size_of::<Self>() + origin.weight() + position.weight() + rest.weight()
+        let Self { attachments: _, priority: _, origin, position, rest, attempts } = self;
+        let attempts = attempts.as_ref().map_or(0, |attempts| attempts.weight());
+        size_of::<Self>() + origin.weight() + position.weight() + rest.weight() + attempts
     }
 
     pub(in crate::domain) fn take_out(refinements: &mut Option<Box<Self>>, redaction: &Redaction) {
         let Some(mut all) = refinements.take() else { return };
-        let Self { attachments, rest, priority: _, origin: _, position: _ } = &mut *all;
+        let Self { attachments, rest, attempts, priority: _, origin: _, position: _ } = &mut *all;
         attachments.take_out(redaction);
         rest.take_out(redaction);
+        if let Some(attempts) = attempts {
+            attempts.take_out(redaction);
+        }
         Self::keep(refinements, all);
     }
 }
@@ -103,15 +115,16 @@ impl RefinementsChange {
     }
 
     pub(in crate::domain) fn weight(&self) -> usize {
-        let Self { attachments, origin, position, rest, priority: _ } = self;
-        size_of::<Self>() + attachments.weight() + origin.weight() + position.weight() + rest.weight()
+        let Self { attachments, origin, position, rest, attempts, priority: _ } = self;
+        let attempts = attempts.as_ref().map_or(0, |attempts| attempts.weight());
+        size_of::<Self>() + attachments.weight() + origin.weight() + position.weight() + rest.weight() + attempts
     }
 
     pub(in crate::domain) fn take_out(change: &mut Option<Box<Self>>, redaction: &Redaction) -> u64 {
         let Some(mut all) = change.take() else { return 0 };
-        let Self { attachments, rest, origin: _, position: _, priority: _ } = &mut *all;
+        let Self { attachments, rest, attempts, origin: _, position: _, priority: _ } = &mut *all;
         attachments.take_out(redaction);
-        let values = rest.take_out(redaction);
+        let values = rest.take_out(redaction) + attempts.as_mut().map_or(0, |attempts| attempts.take_out(redaction));
         *change = Some(all).filter(|all| **all != Self::default());
         values
     }

@@ -1,7 +1,7 @@
 //! How a run stands: whether it waits, rests or is held, and when it is due.
 
 use super::{Run, Supervision};
-use crate::domain::{Priority, Rest, RunPosition, Status, Suspension, Time};
+use crate::domain::{AttemptBegin, Priority, Rest, RunPosition, Status, Suspension, Time};
 
 impl Run {
     /// Where it stands within its status; none: it has no [refinements](Run::refinements).
@@ -66,6 +66,24 @@ impl Run {
         self.supervision.ready.is_some()
     }
 
+    /// Whether an attempt has failed, and the next has not begun, be the run paused meanwhile or not.
+    #[must_use]
+    pub fn is_between_attempts(&self) -> bool {
+        let attempts = self.refinements.as_ref().and_then(|all| all.attempts.as_ref());
+        self.status == Status::Running && attempts.is_some_and(|attempts| attempts.waits)
+    }
+
+    /// The owner as claims see it. Of a run that waits for its next attempt it is the one that it had before a claim made another
+    /// the owner: that one is the owner until the next claim, for what it still reports.
+    #[must_use]
+    pub fn owner_to_claim(&self) -> Option<&String> {
+        let attempts = self.refinements.as_ref().and_then(|all| all.attempts.as_ref());
+        match attempts.filter(|attempts| attempts.waits).and_then(|attempts| attempts.owner.as_ref()) {
+            Some(before) => Some(before).filter(|before| !before.is_empty()),
+            None => self.agent_id.as_ref(),
+        }
+    }
+
     /// Whether the run waits for a claim: it is pending or ready.
     #[must_use]
     pub fn awaits_claim(&self) -> bool {
@@ -94,6 +112,16 @@ impl Run {
         Some(self.running_at?.plus_ms(run_timeout_ms?).plus_micros(rest_micros))
     }
 
+    /// The time at which the attempt that is under way has failed; none: never, or not while the run is at rest.
+    #[must_use]
+    pub fn attempt_deadline(&self) -> Option<Time> {
+        let is_under_way = self.status == Status::Running && !self.is_at_rest();
+        let attempts = self.refinements.as_ref()?.attempts.as_deref().filter(|_| is_under_way)?;
+        let first = || Some(AttemptBegin { at: self.running_at?, rested_micros: 0 });
+        let AttemptBegin { at, rested_micros } = attempts.began.or_else(first)?;
+        Some(at.plus_ms(attempts.timeout_ms?).plus_micros(self.supervision.rest_micros - rested_micros))
+    }
+
     /// The time at which the authority has to end the run by itself, with or without a lease, by the
     /// [steady clock](crate::domain::steady); none: never.
     #[must_use]
@@ -107,7 +135,7 @@ impl Run {
             Status::Running => match (&self.supervision.ready, self.suspension()) {
                 (Some(ready), _) => ready.deadline,
                 (None, Some(suspension)) => suspension.deadline,
-                (None, None) => self.deadline(),
+                (None, None) => self.deadline().into_iter().chain(self.attempt_deadline()).min(),
             },
             Status::Completed | Status::Aborted | Status::Failed => return None,
         };
