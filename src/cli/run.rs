@@ -70,7 +70,7 @@ enum RunCommand {
     Abort(ending::EndArgs),
     /// End a pending or running run as failed
     #[command(after_help = ending::FAIL, mut_arg("failure_reason", |reason| reason.required(true)))]
-    Fail(ending::EndArgs),
+    Fail(ending::FailArgs),
     /// Take the lease of a pending run, or of one that nobody holds any more
     #[command(after_help = lease::CLAIM)]
     Claim(lease::ClaimArgs),
@@ -166,7 +166,7 @@ pub(super) async fn run(args: RunArgs) -> Result<(), Stop> {
         RunCommand::Link(args) => change(args.request()).await.map(drop),
         RunCommand::Complete(args) => change(args.request()?).await.map(|made| ending::tell(&made)),
         RunCommand::Abort(args) => change(args.abort()?).await.map(|made| ending::tell(&made)),
-        RunCommand::Fail(args) => change(args.fail()?).await.map(|made| ending::tell(&made)),
+        RunCommand::Fail(args) => change(args.request()?).await.map(|made| ending::tell(&made)),
         RunCommand::Claim(args) => change(args.request()).await.map(drop),
         RunCommand::Release(args) => change(args.request()).await.map(drop),
         RunCommand::RequestAbort(args) => change(args.request()).await.map(drop),

@@ -4,6 +4,7 @@
 
 pub(super) mod archive;
 pub(super) mod attachments;
+pub(super) mod attempts;
 pub(super) mod bindings;
 pub(super) mod deadlines;
 pub(super) mod ending;
@@ -24,7 +25,7 @@ use runledger_proto::fields::{Shown, shown};
 use runledger_proto::{json, v1};
 
 /// The rows of a run, in their order.
-const ROWS: [&[Row]; 12] = [
+const ROWS: [&[Row]; 13] = [
     &[Row::said("run id", &[], |run| run.run_id.clone()), Row::said("status", &["outcome"], |run| status(run.status))],
     position::ROWS,
     &[Row::said("revision", &[], |run| run.revision.to_string()), Row::plain("task thread")],
@@ -39,6 +40,7 @@ const ROWS: [&[Row]; 12] = [
         Row::plain("archived at"),
     ],
     ending::ROWS,
+    attempts::ROWS,
     lease::ROWS,
     rest::ROWS,
     &[

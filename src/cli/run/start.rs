@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, Command};
 
 use super::mutation::{Mutation, once, tell_dropped};
+use super::parts::attempts::Attempts;
 use super::parts::bindings::Bindings;
 use super::parts::deadlines::Timeouts;
 use super::parts::origin::Origin;
@@ -50,6 +51,8 @@ pub(super) struct StartArgs {
     lease_ttl: Option<Duration>,
     #[command(flatten)]
     timeouts: Timeouts,
+    #[command(flatten)]
+    attempts: Attempts,
     /// What whoever executes the run must know, kept beside the run
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     input: Option<JsonSource>,
@@ -79,6 +82,7 @@ impl StartArgs {
         };
         self.bindings.put(&mut request);
         self.timeouts.put(&mut request);
+        self.attempts.put(&mut request);
         self.origin.put(&mut request);
         self.position.put(&mut request);
         Ok((request, self.mutation))
@@ -106,7 +110,7 @@ const OTHERS: [&str; 6] = ["task_thread_id", "run_id", "deferred", "lease_ttl", 
 /// The order in which the flags of fields are told. Those of other fields come last.
 const ORDER: &str = "route fallback_used agent_id tab_group_id audit_session_id workflow_id labels metadata input \
                      start_timeout run_timeout parent_run_id continues_run_id lifecycle phase max_iterations \
-                     max_iterations_then priority";
+                     max_iterations_then priority max_attempts attempt_timeout";
 
 /// The fields of a start that were not taken by a run that was there: those of which it says something else, or does not
 /// show what it has.

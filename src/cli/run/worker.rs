@@ -2,12 +2,13 @@
 //! heartbeats, tells the program of a request to abort it, and ends the run as the program ends.
 
 mod children;
+mod environment;
 pub(super) mod guard;
 pub(super) mod help;
 mod program;
 mod workdir;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
@@ -18,12 +19,13 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 use runledger_client::worker::{Cancellation, Claiming, Held, Job, Options, Outcome, Started, Task, Worker};
 use runledger_client::{Failure, Kind};
-use runledger_proto::{Struct, json, v1};
+use runledger_proto::{Struct, v1};
 use rustix::process::Signal;
 use tokio::signal::unix::SignalKind;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use self::environment::environment;
 use self::guard::Guard;
 use self::program::{Input, Program};
 use self::workdir::Papers;
@@ -49,6 +51,10 @@ enum Halt {
 
 /// The exit status by which a program says that its run is to wait (`EX_TEMPFAIL` of sysexits.h).
 const SUSPENDS: i32 = 75;
+
+/// The exit status by which a program says that another attempt would fail as well (`EX_PROTOCOL` of sysexits.h, whose programs
+/// find what they were told impossible).
+const FAILS_FOR_GOOD: i32 = 76;
 
 /// Longer than any worker lives.
 const FAR: Duration = Duration::from_hours(24 * 365);
@@ -232,7 +238,7 @@ async fn work(
     }
     // Many a program ends with 0 when it is told to end: that alone does not say that it has done what the run is for.
     let completed = ended.success() && (said.completed || matches!(told, None | Some(Halt::Lost)));
-    let Some(outcome) = outcome(args, completed, told.as_ref(), ended, &said.last) else {
+    let Some(outcome) = outcome((args, &held.run), completed, told.as_ref(), ended, &said.last) else {
         return Err(ending(stopped_by, ended));
     };
     let (outcome, result) = with_result(outcome, papers.left());
@@ -256,12 +262,18 @@ async fn work(
 }
 
 /// What is reported of a program that has ended, with its last lines: none where whoever takes the run next goes on.
-fn outcome(args: &WorkerArgs, completed: bool, told: Option<&Halt>, ended: ExitStatus, last: &str) -> Option<Outcome> {
+fn outcome(
+    (args, run): (&WorkerArgs, &v1::Run),
+    completed: bool,
+    told: Option<&Halt>,
+    ended: ExitStatus,
+    last: &str,
+) -> Option<Outcome> {
     let waits = ended.code() == Some(SUSPENDS);
     Some(match told {
         _ if completed => Outcome::Completed(None),
         Some(Halt::Abort(reason)) => Outcome::abort_requested(reason.clone()),
-        Some(Halt::Signal) if !waits => stopped(),
+        Some(Halt::Signal) if !waits => stopped(run),
         None | Some(Halt::Signal) if waits => Outcome::Suspended {
             kind: if told.is_none() { args.suspend_kind.clone() } else { "INTERRUPTED".to_owned() },
             reason: last.lines().rfind(|line| !line.trim().is_empty()).map_or_else(|| how(ended), str::to_owned),
@@ -269,7 +281,12 @@ fn outcome(args: &WorkerArgs, completed: bool, told: Option<&Halt>, ended: ExitS
         Some(Halt::Suspended) => return None,
         Some(Halt::Lost | Halt::Signal) | None => {
             let how = how(ended);
-            failed(if last.is_empty() { how } else { format!("{how}\n{last}") }, "EXIT_STATUS")
+            let (reason, code) =
+                (if last.is_empty() { how } else { format!("{how}\n{last}") }, "EXIT_STATUS".to_owned());
+            match ended.code() {
+                Some(FAILS_FOR_GOOD) => Outcome::FailedForGood { reason, code },
+                Some(_) | None => Outcome::Failed { reason, code },
+            }
         }
     })
 }
@@ -297,7 +314,7 @@ async fn laid_out(worker: &mut Worker, signals: &mut Signals, task: Task, held: 
     let mut cancellations = task.job.cancellations();
     let (outcome, stop) = tokio::select! {
         biased;
-        number = signals.next() => (stopped(), Stop::Signal(number)),
+        number = signals.next() => (stopped(&held.run), Stop::Signal(number)),
         cancellation = cancellations.next() => match cancellation {
             Cancellation::AbortRequested { reason, .. } => {
                 say(&format!("run {run_id} is to be aborted: {reason}"));
@@ -329,9 +346,10 @@ async fn laid_out(worker: &mut Worker, signals: &mut Signals, task: Task, held: 
     Err(stop)
 }
 
-/// The end of a run whose worker was told to end.
-fn stopped() -> Outcome {
-    Outcome::Aborted { reason: "its worker was told to end".to_owned(), code: "WORKER_STOPPED".to_owned() }
+/// The end of a run whose worker was told to end: of its attempt, where others are left.
+fn stopped(run: &v1::Run) -> Outcome {
+    let (reason, code) = ("its worker was told to end".to_owned(), "WORKER_STOPPED".to_owned());
+    if run.attempt < run.max_attempts { Outcome::Failed { reason, code } } else { Outcome::Aborted { reason, code } }
 }
 
 /// Reports how the program ended, and says what became of the run.
@@ -340,7 +358,7 @@ async fn report(task: Task, outcome: Outcome, result: Option<Struct>) -> Result<
     let ending = match &outcome {
         Outcome::Completed(_) => "completed".to_owned(),
         Outcome::Aborted { code, .. } => format!("aborted / {code}"),
-        Outcome::Failed { code, .. } => format!("failed / {code}"),
+        Outcome::Failed { code, .. } | Outcome::FailedForGood { code, .. } => format!("failed / {code}"),
         Outcome::Suspended { kind, reason } => {
             let (kind, reason) = (kind.clone(), reason.clone());
             let run = task.end_with(outcome, result).await?.run;
@@ -352,7 +370,13 @@ async fn report(task: Task, outcome: Outcome, result: Option<Struct>) -> Result<
             return Ok(());
         }
     };
-    say(&match task.end_with(outcome, result).await?.disposition {
+    let reported = task.end_with(outcome, result).await?;
+    let goes_on = reported.run.last_failure.as_ref().filter(|_| reported.run.status() == v1::RunStatus::Running);
+    say(&match reported.disposition {
+        _ if let Some(failure) = goes_on => {
+            let (failed, of) = (failure.attempt, reported.run.max_attempts);
+            format!("attempt {failed} of {of} at run {run_id} has failed: the next claim begins another one")
+        }
         v1::Disposition::RecordedLate => {
             format!("the authority had ended run {run_id}: how its program ended is kept as a late report")
         }
@@ -362,38 +386,6 @@ async fn report(task: Task, outcome: Outcome, result: Option<Struct>) -> Result<
         }
     });
     Ok(())
-}
-
-/// The variables that the worker sets or unsets in the program's environment: of the run, and of the servers that are
-/// called.
-fn environment(held: &Held, called: &[(&'static str, Option<OsString>)]) -> Vec<(&'static str, Option<OsString>)> {
-    let run = &held.run;
-    let labels: BTreeMap<&String, &String> = run.labels.iter().collect();
-    let of_the_run = [
-        ("RUNLEDGER_RUN_ID", run.run_id.clone()),
-        ("RUNLEDGER_TASK_THREAD_ID", run.task_thread_id.clone()),
-        ("RUNLEDGER_LEASE_EPOCH", held.epoch.to_string()),
-        ("RUNLEDGER_LABELS", serde_json::to_string(&labels).expect("texts are JSON")),
-        ("RUNLEDGER_PHASE", run.phase.clone()),
-        ("RUNLEDGER_SUSPENSION", run.resumed_from.as_deref().map(left).unwrap_or_default()),
-        ("RUNLEDGER_METADATA", run.metadata.as_ref().map_or_else(|| "{}".to_owned(), json::object)),
-    ];
-    let of_the_run = of_the_run.into_iter().map(|(name, value)| (name, Some(OsString::from(value))));
-    of_the_run.chain(called.iter().cloned()).collect()
-}
-
-/// How a run was left that the program takes up again, as JSON.
-fn left(suspension: &v1::Suspension) -> String {
-    let resumed = suspension.resumption.as_ref().map(|resumption| resumption.reason.as_str());
-    let left = [
-        ("kind", Some(suspension.kind.as_str())),
-        ("reason", Some(suspension.reason.as_str())),
-        ("resumeHint", Some(suspension.resume_hint.as_str())),
-        ("resumeReason", resumed),
-    ];
-    let left: BTreeMap<&str, &str> =
-        left.into_iter().filter_map(|(name, text)| Some((name, text.filter(|text| !text.is_empty())?))).collect();
-    serde_json::to_string(&left).expect("texts are JSON")
 }
 
 /// How the worker ends after a program whose run is not this worker's to end.

@@ -153,6 +153,9 @@ fn left(abort: &v1::AbortRequest, now: Option<&Timestamp>) -> Option<Duration> {
     Some(Duration::from_nanos(u64::try_from(left).unwrap_or(0)))
 }
 
+/// The reason for which the authority takes an attempt for failed that took too long.
+const ATTEMPT_TIMEOUT: &str = "ATTEMPT_TIMEOUT";
+
 /// The state of a run whose heartbeat was refused.
 enum Standing {
     /// The run is somebody else's, or has truly ended.
@@ -176,6 +179,12 @@ async fn standing(worker: &mut Worker, held: &Held, wait_max: Duration) -> Optio
     if let (true, v1::RunStatus::Running, Some(suspension)) = (ours, found.status(), &found.suspension) {
         let (kind, reason) = (suspension.kind.clone(), suspension.reason.clone());
         return Some(Standing::Suspended { kind, reason });
+    }
+    // The time of the attempt was over: nobody waits for what comes of it.
+    let failure = found.last_failure.as_ref().filter(|failure| failure.lease_epoch == held.epoch);
+    let code = if found.presumed { Some(&found.reason_code) } else { failure.map(|failure| &failure.reason_code) };
+    if ours && code.is_some_and(|code| code == ATTEMPT_TIMEOUT) {
+        return Some(Standing::Lost);
     }
     Some(match (ours, found.presumed, found.status()) {
         (true, true, v1::RunStatus::Aborted) => {

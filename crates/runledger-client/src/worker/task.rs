@@ -20,8 +20,15 @@ pub enum Outcome {
         /// The reason, for programs: such as `ABORT_REQUESTED`.
         code: String,
     },
-    /// The work failed.
+    /// The work failed. While the run has attempts left, the next claim begins another one.
     Failed {
+        /// The reason, for people; cut at 4,096 bytes.
+        reason: String,
+        /// The reason, for programs.
+        code: String,
+    },
+    /// The work failed, and would fail again: no other attempt is made.
+    FailedForGood {
         /// The reason, for people; cut at 4,096 bytes.
         reason: String,
         /// The reason, for programs.
@@ -189,6 +196,9 @@ impl Task {
             }
             Outcome::Failed { reason, code } => {
                 reported!(v1::FailRunRequest { result, ..run.failed(reason, code) })
+            }
+            Outcome::FailedForGood { reason, code } => {
+                reported!(v1::FailRunRequest { result, r#final: true, ..run.failed(reason, code) })
             }
         }
     }

@@ -37,8 +37,9 @@ pub(in crate::cli::run) const ABORT: &str = concat!(
 
 pub(in crate::cli::run) const FAIL: &str = concat!(
     "Example:\n  \
-    runledger run fail try-1 --failure-reason 'the tab crashed' --reason-code CDP_DISCONNECT\n\n\
-    A run that has ended stays as it is, and the command succeeds: see the disposition.\n",
+    runledger run fail try-1 --failure-reason 'the tab crashed' --reason-code CDP_DISCONNECT\n  \
+    runledger run fail try-1 --failure-reason 'no such account' --final\n\n\
+    While attempts are left, it fails the attempt: the run is ready for the claim that begins the next one. A run that has ended stays as it is, and the command succeeds: see the disposition.\n",
     once!(),
     exit_codes!()
 );
@@ -70,6 +71,16 @@ pub(in crate::cli::run) struct CompleteArgs {
     holder: Holder,
     #[command(flatten)]
     mutation: Mutation,
+}
+
+/// The flags of a failure.
+#[derive(Args, Debug)]
+pub(in crate::cli::run) struct FailArgs {
+    #[command(flatten)]
+    end: EndArgs,
+    /// No further attempt is to be made, whatever is left of --max-attempts
+    #[arg(id = "final", long = "final")]
+    is_final: bool,
 }
 
 /// The flags of an abort, and of a failure, which must have a reason.
@@ -135,9 +146,11 @@ impl EndArgs {
         };
         Ok((request, self.mutation))
     }
+}
 
-    pub(in crate::cli::run) fn fail(self) -> Result<(v1::FailRunRequest, Mutation), Stop> {
-        let (request, mutation) = self.abort()?;
+impl FailArgs {
+    pub(in crate::cli::run) fn request(self) -> Result<(v1::FailRunRequest, Mutation), Stop> {
+        let (request, mutation) = self.end.abort()?;
         let v1::AbortRunRequest { run_id, lease_epoch, failure_reason, reason_code, phase, result, .. } = request;
         let given = v1::FailRunRequest {
             run_id,
@@ -146,6 +159,7 @@ impl EndArgs {
             reason_code,
             phase,
             result,
+            r#final: self.is_final,
             ..v1::FailRunRequest::default()
         };
         Ok((given, mutation))
@@ -181,7 +195,9 @@ pub(in crate::cli::run) fn tell<R: RunMutation>((request, answer): &(R, R::Answe
         let is_patch = |field: &str| field == "metadata" && shown(request).iter().any(|(name, _)| name == field);
         let is_dropped = |field: &str| is_patch(field) || unlike.iter().any(|name| name == field);
         let dropped: Vec<_> = DROPPED.iter().filter(|(field, _)| is_dropped(field)).map(|(_, flag)| flag).collect();
-        tell_dropped("the run had ended already, and stays as it is", &dropped);
+        let goes_on = run.is_some_and(|run| run.status() == v1::RunStatus::Running);
+        let why = if goes_on { "the attempt had failed already" } else { "the run had ended already" };
+        tell_dropped(&format!("{why}, and stays as it is"), &dropped);
     }
 }
 

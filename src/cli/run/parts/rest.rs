@@ -182,7 +182,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::said("resumed", &["resumed_from"], |run| {
         run.suspension.as_ref().or(run.resumed_from.as_ref()).map(|it| resumed(it)).unwrap_or_default()
     }),
-    Row::said("ready", &[], |run| run.ready.as_ref().map(ready).unwrap_or_default()),
+    Row::said("ready", &[], |run| run.ready.as_ref().map(|it| ready(it, run.suspension.is_some())).unwrap_or_default()),
 ];
 
 /// Such as `HELP since 2026-11-27 10:00:00 by agent-1, until 2026-11-28 10:00:00, then it is aborted: which account?`.
@@ -215,9 +215,9 @@ fn resumed(suspension: &v1::Suspension) -> String {
 }
 
 /// Such as `since 2026-11-22T10:00:00.000000Z, until 2026-11-22T11:00:00.000000Z: the next claim takes it`.
-fn ready(ready: &v1::Ready) -> String {
+fn ready(ready: &v1::Ready, goes_on: bool) -> String {
     let since = at(ready.at.as_ref());
     let until = until(ready.deadline.as_ref());
-    let take = if ready.not_begun { "the next claim takes it" } else { "the next claim that takes ready runs has it" };
+    let take = if goes_on { "the next claim that takes ready runs has it" } else { "the next claim takes it" };
     format!("since {since}{until}: {take}")
 }

@@ -10,7 +10,8 @@ pub(in crate::cli::run) const HELP: &str = concat!(
     runledger run worker --claim --resumable --idle 1s -- ./crawl\n\n\
     The program finds what the run was given in the file RUNLEDGER_INPUT (--input-on-stdin: on standard input), and may \
     write what comes of it, a JSON object of 65,536 bytes at most, to the file RUNLEDGER_RESULT. It finds RUNLEDGER_RUN_ID, RUNLEDGER_TASK_THREAD_ID, RUNLEDGER_LABELS and RUNLEDGER_METADATA (JSON \
-    objects, as they were when it began), RUNLEDGER_LEASE_EPOCH and RUNLEDGER_SERVER (as --server has it) in its environment; \
+    objects, as they were when it began), RUNLEDGER_LEASE_EPOCH, RUNLEDGER_ATTEMPT (from 1), RUNLEDGER_LAST_FAILURE (how the attempt before failed, as JSON: attempt, \
+    reasonCode, failureReason) and RUNLEDGER_SERVER (as --server has it) in its environment; \
     and where the run goes on after a suspension, RUNLEDGER_PHASE and RUNLEDGER_SUSPENSION: how it was left, as JSON (kind, reason, resumeHint, \
     resumeReason). Two lines of \
     its standard output are for the worker, and are not passed on:\n  \
@@ -25,6 +26,8 @@ pub(in crate::cli::run) const HELP: &str = concat!(
     FAILED / SPAWN_FAILED      it could not be started; the worker ends with 1\n  \
     ABORTED / ABORT_REQUESTED  somebody had asked for the run to be aborted\n  \
     ABORTED / WORKER_STOPPED   this worker had been told to end: SIGTERM, SIGHUP or Ctrl-C\n\n\
+    While attempts are left (run start --max-attempts), a run that would be FAILED, and one whose worker was told to end, goes \
+    on with the next claim; a program that ends with 76 says that another attempt would fail as well.\n\n\
     A run that is somebody else's by then, has ended or is suspended stays as it is. The program, and all that it started and \
     that is still in its process group, are told to end by SIGTERM, and by SIGKILL where something is still there after \
     --kill-after; also where this worker is killed by force, then after half of the ttl at the latest, and the run ends \
