@@ -62,7 +62,7 @@ const FAR: Duration = Duration::from_hours(24 * 365);
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("work").args(["claim", "task_thread_id"]).required(true).multiple(true))]
 pub(super) struct WorkerArgs {
-    /// Claim pending runs, and those whose claim was not begun, one after the other, instead of starting one: those that
+    /// Claim pending runs, and those whose claim was not begun or whose attempt failed, one after the other, instead of starting one: those that
     /// match the flags, the highest priority first, then the oldest
     #[arg(long, conflicts_with_all = ["run_id", "metadata"])]
     claim: bool,

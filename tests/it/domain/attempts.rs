@@ -272,6 +272,10 @@ fn a_lifecycle_says_how_often_and_where_the_next_attempt_begins() {
         panic!("more than the lifecycle allows")
     };
     assert_eq!(violations[0].field, "max_attempts");
+    let longer = timed(attempts(leased("run-1").with("retried"), 4), 60_001);
+    let Refusal::InvalidFields(violations) = desk.refused(longer) else { panic!("longer than the lifecycle allows") };
+    let fields: Vec<&str> = violations.iter().map(|violation| violation.field.as_str()).collect();
+    assert_eq!(fields, ["max_attempts", "attempt_timeout"], "each is named");
     assert_eq!(tried(&desk.apply(attempts(leased("run-1").with("retried"), 2))).max, 2, "but fewer");
     // On a pending run absent or equal.
     let mut desk = Desk::default();

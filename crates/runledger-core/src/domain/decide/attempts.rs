@@ -17,14 +17,24 @@ fn attempts(run: &Run) -> Option<&Attempts> {
 pub(super) fn created(start: &Start, declared: Option<&Declared>) -> Result<Option<Box<AttemptsChange>>, Refusal> {
     let lifecycle = declared.map(|declared| &declared.lifecycle);
     let most = lifecycle.and_then(|lifecycle| lifecycle.max_attempts);
-    if let (Some(asked), Some(most), Some(declared)) = (start.max_attempts, most, declared)
-        && asked > most
-    {
-        let fault = format!("is {asked}; {} allows {most}", declared.pin.id);
-        return Err(Refusal::InvalidFields(vec![Violation::new("max_attempts", fault)]));
+    let longest = lifecycle.and_then(|lifecycle| lifecycle.attempt_timeout_ms);
+    if let Some(declared) = declared {
+        let id = &declared.pin.id;
+        let attempts = start.max_attempts.zip(most).filter(|(asked, most)| asked > most);
+        let timeout = start.attempt_timeout_ms.zip(longest).filter(|(asked, longest)| asked > longest);
+        let violations: Vec<_> = attempts
+            .map(|(asked, most)| Violation::new("max_attempts", format!("is {asked}; {id} allows {most}")))
+            .into_iter()
+            .chain(timeout.map(|(asked, longest)| {
+                Violation::new("attempt_timeout", format!("is {asked} ms; {id} allows {longest} ms"))
+            }))
+            .collect();
+        if !violations.is_empty() {
+            return Err(Refusal::InvalidFields(violations));
+        }
     }
     let max = start.max_attempts.or(most).filter(|max| *max > 1);
-    let timeout_ms = start.attempt_timeout_ms.or(lifecycle.and_then(|lifecycle| lifecycle.attempt_timeout_ms));
+    let timeout_ms = start.attempt_timeout_ms.or(longest);
     Ok(AttemptsChange { max, timeout_ms, ..AttemptsChange::default() }.boxed())
 }
 
