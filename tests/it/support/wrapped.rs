@@ -1,6 +1,6 @@
 //! A real store whose calls a test can count, hold and lose.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -80,6 +80,8 @@ pub(crate) struct Wrapped {
     pub(crate) look_ups: AtomicU64,
     /// The number of commands in each commit, in order.
     pub(crate) batches: Mutex<Vec<usize>>,
+    /// The number of the first commit that had a command on a run, from 1.
+    pub(crate) first: Mutex<HashMap<String, usize>>,
     /// The fates of the next commits; the others are made.
     pub(crate) fates: Mutex<VecDeque<Fate>>,
     /// A commit takes one permit; a test that takes them all away holds the commits.
@@ -112,6 +114,7 @@ impl Wrapped {
             histories: AtomicU64::new(0),
             look_ups: AtomicU64::new(0),
             batches: Mutex::default(),
+            first: Mutex::default(),
             fates: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
         }
@@ -182,7 +185,14 @@ impl Faulty<'_> {
         commands: Arc<[Arc<Command>]>,
         rules: &Arc<dyn Decide>,
     ) -> Result<Decided, CommitError> {
-        self.0.batches.lock().unwrap().push(commands.len());
+        let number = {
+            let mut batches = self.0.batches.lock().unwrap();
+            batches.push(commands.len());
+            batches.len()
+        };
+        for command in commands.iter() {
+            self.0.first.lock().unwrap().entry(command.key.run_id.to_string()).or_insert(number);
+        }
         self.0.gate.acquire().await.expect("never closed").forget();
         self.0.written()?;
         let fate = self.0.fates.lock().unwrap().pop_front();
